@@ -1,0 +1,5 @@
+import sys
+
+from minitx.cli import main
+
+sys.exit(main())

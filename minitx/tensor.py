@@ -1,0 +1,449 @@
+"""The engine: a Tensor is an array that remembers the op that made it; `backward` walks those ops in reverse.
+
+Every op application that has to be differentiated leaves one `Node` on the tape. Nodes are numbered as they are made,
+so the inputs of a node always have smaller numbers than the node itself, and going through the nodes from the largest
+number to the smallest visits each one only after everything that used its value: the chain rule in the right order,
+without recursion and without sorting.
+
+Who owns an array (the one rule that makes in-place accumulation safe): a read-only array, or a view, is shared; a
+writeable array without a base is fresh and belongs to whoever was handed it. Values on the tape and the cotangents
+handed to a backward rule are read-only.
+"""
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minitx import settings
+
+if TYPE_CHECKING:
+    from minitx.op import Op
+
+Array = NDArray[Any]
+Hook = Callable[[Array], Array | None]
+
+# One clock orders two kinds of event: the making of a node, and an in-place change of a leaf.
+_clock = itertools.count(1)
+
+
+class Node:
+    """One application of an op: what to call on the way back, and where its answers go."""
+
+    __slots__ = ("__weakref__", "backward", "hooks", "inputs", "need", "number", "op", "outputs", "slots")
+
+    def __init__(
+        self,
+        op: Op,
+        backward: Callable[..., Any],
+        inputs: list[Tensor],
+        slots: list[int],
+        need: tuple[bool, ...],
+        outputs: list[Array] | None,
+    ) -> None:
+        self.number = next(_clock)
+        self.op = op
+        self.backward: Callable[..., Any] | None = backward  # None once the graph is freed
+        self.inputs = inputs  # the Tensors among the arguments
+        self.slots = slots  # inputs[i] is differentiated by entry slots[i] of what backward returns
+        self.need = need  # per slot: does anybody want this gradient?
+        self.outputs = outputs  # a zero-stride stand-in per output, where an op has several
+        self.hooks: dict[int, list[Hook]] | None = None  # output index -> hooks
+
+
+class Tensor:
+    """An array of float32 or float64 on which ops can be differentiated (integers and booleans: carried, not differentiated).
+
+    `Tensor(data)` copies `data`, so that nobody else can change it; lists and Python numbers become float32. `data` is
+    the value and `grad`, once `backward` has run, the gradient: both NumPy arrays of the same shape.
+    """
+
+    __slots__ = ("__weakref__", "_data", "_hooks", "_requires_grad", "grad", "index", "node", "version")
+    __array_ufunc__ = None  # an ndarray on the left of an operator gives way: the Tensor decides
+    __hash__ = object.__hash__  # by identity; == compares elements
+
+    def __init__(self, data: Any, requires_grad: bool = False) -> None:
+        if isinstance(data, Tensor):
+            raise TypeError("Tensor(...) of a Tensor: use t.detach() to leave the graph, or t.numpy() for the array")
+        array = np.array(data, None if isinstance(data, np.ndarray | np.generic) else np.float32)
+        if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iub":
+            raise TypeError(f"a Tensor is float32 or float64 (or integer, without gradient), not {array.dtype}; cast it first")
+        self._fill(array, None, 0)
+        self.requires_grad = requires_grad
+
+    def _fill(self, array: Array, node: Node | None, index: int) -> None:
+        array.setflags(False)
+        self._data = array
+        self.grad: Array | None = None
+        self._requires_grad = node is not None
+        self.node = node  # this Tensor is output number `index` of `node`; a leaf has no node
+        self.index = index
+        self.version = 0  # the time of the last change in place
+        self._hooks: list[Hook] | None = None
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        return self._data.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._data.dtype
+
+    @property
+    def is_leaf(self) -> bool:
+        """Made by hand, not by an op that is on the tape."""
+        return self.node is None
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if self.node is not None and not wanted:
+            raise RuntimeError("requires_grad of an op's result follows from its inputs; use detach() to leave the graph")
+        if wanted and self._data.dtype.kind != "f":
+            raise TypeError(f"only float32 and float64 have gradients, and this Tensor is {self.dtype}; make it from floats")
+        self._requires_grad = bool(wanted)
+
+    # ------------------------------------------------------------------ its value
+
+    @property
+    def data(self) -> Array:
+        """The value: read-only, except that a leaf takes `t.data = ...` and `t.data -= ...` (and then older graphs refuse)."""
+        if self.node is not None:
+            return self._data
+        values = self._data.view(LeafValues)
+        values.owner = self
+        return values
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        if isinstance(value, LeafValues) and value.owner is self:
+            return  # the end of `t.data -= ...`: done in place already
+        new = np.array(value, self._data.dtype)
+        if new.shape != self._data.shape:
+            raise ValueError(f"t.data = ... keeps the shape: {self._data.shape} here, {new.shape} given; make a new Tensor")
+        self._check_leaf("assigned to")
+        new.setflags(False)
+        self._data, self.version = new, next(_clock)
+
+    @contextmanager
+    def writing(self) -> Iterator[Array]:
+        """The one door for changes in place: `with p.writing() as value: value -= step`. Graphs made before then refuse."""
+        self._check_leaf("changed in place")
+        self.version = next(_clock)
+        if self._data.base is not None or sys.getrefcount(self._data) > 2:  # somebody else reads it: they keep the old value
+            self._data = self._data.copy()
+        self._data.setflags(True)
+        try:
+            yield self._data
+        finally:
+            self._data.setflags(False)
+
+    def _check_leaf(self, what: str) -> None:
+        if self.node is not None:
+            raise RuntimeError(f"the result of {self.node.op.name} cannot be {what}: its graph relies on it; use detach()")
+
+    def numpy(self) -> Array:
+        """The value as a fresh array."""
+        return self._data.copy()
+
+    def item(self) -> float:
+        """The value of a Tensor with one element as a Python number."""
+        if self._data.size != 1:
+            raise ValueError(f"item() wants exactly one element; this Tensor has shape {self.shape}")
+        return self._data.item()  # type: ignore[no-any-return]
+
+    def detach(self) -> Tensor:
+        """The same value, outside the graph."""
+        return wrap(self._data.view())
+
+    def __reduce__(self) -> Any:  # copy, deepcopy and pickle
+        if self.node is not None:
+            raise RuntimeError(f"only a leaf can be copied, and this Tensor comes from {self.node.op.name}; use detach()")
+        return _rebuild, (type(self), self._data, self._requires_grad, self.grad)
+
+    # ------------------------------------------------------------------ backward
+
+    def register_hook(self, hook: Hook) -> Callable[[], None]:
+        """Call `hook(gradient)` in backward, once, with the whole gradient; what it returns (unless None) replaces it.
+
+        Returns a function that takes the hook off again.
+        """
+        if not self._requires_grad:
+            raise RuntimeError("this Tensor does not require a gradient, so a hook on it would never run")
+        if self.node is None:
+            self._hooks = hooks = self._hooks if self._hooks is not None else []
+        else:
+            self.node.hooks = table = self.node.hooks if self.node.hooks is not None else {}
+            hooks = table.setdefault(self.index, [])
+        hooks.append(hook)
+        return lambda: hooks.remove(hook) if hook in hooks else None
+
+    def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
+        """Add ∂(Σ gradient * self)/∂leaf to `leaf.grad` for every leaf that requires a gradient.
+
+        `gradient` is the cotangent, of this Tensor's shape; it may be left out for a single element (then it is 1). The
+        graph is freed on the way, so a second call is an error unless `retain_graph=True`. Leaves add up over calls.
+
+        Nothing is written to a leaf unless the whole pass went well.
+        """
+        seed = self._seed(gradient)
+        leaves: dict[Tensor, Array] = {}
+        waiting: dict[Node, Any] = {}  # per node, the sum so far of what its users sent (a list for several outputs)
+        queue: list[tuple[int, Node]] = []
+        observer = settings.current.get().observer
+
+        def send(tensor: Tensor, g: Array) -> None:
+            node = tensor.node
+            if node is None:
+                leaves[tensor] = _add(leaves[tensor], g) if tensor in leaves else g
+                return
+            new = node not in waiting
+            if new:
+                heappush(queue, (-node.number, node))
+            if node.outputs is None:
+                waiting[node] = g if new else _add(waiting[node], g)
+            else:
+                sums = waiting.setdefault(node, [None] * len(node.outputs))
+                before = sums[tensor.index]
+                sums[tensor.index] = g if before is None else _add(before, g)
+
+        send(self, seed)
+        while queue:
+            node = heappop(queue)[1]
+            dy = waiting.pop(node)
+            if node.backward is None:
+                raise RuntimeError(
+                    f"backward a second time through {node.op.name}: its graph was freed; pass retain_graph=True the first time"
+                )
+            if node.outputs is not None:
+                dy = tuple(np.zeros(o.shape, o.dtype) if g is None else g for g, o in zip(dy, node.outputs))
+            if node.hooks is not None:
+                dy = _run_node_hooks(node, dy)
+            if node.outputs is None:
+                dy.setflags(False)
+            else:
+                for g in dy:
+                    g.setflags(False)
+            grads = node.op.pull(node, dy)
+            if observer is not None:
+                observer.backward(node, dy, grads)
+            for tensor, gradient in zip(node.inputs, grads):
+                if tensor.version > node.number:
+                    raise RuntimeError(
+                        f"an input of {node.op.name} was changed in place after its forward pass; "
+                        "change parameters after backward, not before"
+                    )
+                if gradient is not None:
+                    send(tensor, gradient)
+            if not retain_graph:
+                node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now, not at the end
+            del node, dy, grads, gradient
+        for leaf, g in leaves.items():
+            if leaf._hooks:
+                g = _run_hooks(leaf._hooks, g)
+            if leaf.grad is not None:
+                leaf.grad = leaf.grad + g
+            else:
+                leaf.grad = g if _owned(g) else g.copy()
+
+    def _seed(self, gradient: Any) -> Array:
+        if not self._requires_grad:
+            raise RuntimeError("backward of a Tensor that does not depend on anything with requires_grad=True")
+        if gradient is None:
+            if self._data.size != 1:
+                raise RuntimeError(
+                    f"backward of shape {self.shape} wants a gradient of that shape; only a single element may go without "
+                    "(and a sum() would hide most mistakes from a check)"
+                )
+            return np.ones_like(self._data)
+        seed: Array = np.array(gradient._data if isinstance(gradient, Tensor) else gradient, self._data.dtype)
+        if seed.shape != self._data.shape:
+            raise ValueError(f"the gradient has the shape of the Tensor: {self.shape}, not {seed.shape}")
+        return seed
+
+    # ------------------------------------------------------------------ as a Python object
+
+    def __repr__(self) -> str:
+        made = f", from {self.node.op.name}" if self.node else ", requires_grad=True" if self._requires_grad else ""
+        if self._data.size > 50:
+            return f"Tensor(shape {self.shape}, {self.dtype}{made})"
+        values = np.array2string(self._data, separator=", ", precision=4, prefix="Tensor(")
+        return f"Tensor({values}{'' if self.dtype == np.float32 else f', {self.dtype}'}{made})"
+
+    def __len__(self) -> int:
+        if self._data.ndim == 0:
+            raise TypeError("a Tensor without axes has no length")
+        return self._data.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        raise TypeError("a Tensor is not turned into an array silently, the graph would be lost: use t.numpy()")
+
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            raise ValueError(f"a Tensor of shape {self.shape} is neither true nor false: use t.numpy().all() or .any()")
+        return bool(self._data.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    # Comparisons have no gradient and give plain boolean arrays.
+    def __eq__(self, other: object) -> Array:  # type: ignore[override]
+        return np.equal(self._data, _plain(other))  # type: ignore[no-any-return]
+
+    def __ne__(self, other: object) -> Array:  # type: ignore[override]
+        return np.not_equal(self._data, _plain(other))  # type: ignore[no-any-return]
+
+    def __lt__(self, other: Any) -> Array:
+        return np.less(self._data, _plain(other))  # type: ignore[no-any-return]
+
+    def __le__(self, other: Any) -> Array:
+        return np.less_equal(self._data, _plain(other))  # type: ignore[no-any-return]
+
+    def __gt__(self, other: Any) -> Array:
+        return np.greater(self._data, _plain(other))  # type: ignore[no-any-return]
+
+    def __ge__(self, other: Any) -> Array:
+        return np.greater_equal(self._data, _plain(other))  # type: ignore[no-any-return]
+
+    def argmax(self, axis: int | None = None) -> Array:
+        """Where the largest element is (the first of equals): a plain integer array."""
+        return np.argmax(self._data, axis)  # type: ignore[return-value]
+
+    def argmin(self, axis: int | None = None) -> Array:
+        """Where the smallest element is (the first of equals): a plain integer array."""
+        return np.argmin(self._data, axis)  # type: ignore[return-value]
+
+    if TYPE_CHECKING:  # minitx.ops hangs these on the class
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def var(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def max(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def min(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def reshape(self, *shape: Any) -> Tensor: ...
+        def transpose(self, *axes: Any) -> Tensor: ...
+        def swapaxes(self, axis1: int, axis2: int) -> Tensor: ...
+        @property
+        def T(self) -> Tensor: ...
+
+
+class LeafValues(np.ndarray[Any, Any]):
+    """`leaf.data`: reads like any read-only array; `leaf.data -= step` goes through `leaf.writing()`.
+
+    Only the array that `leaf.data` itself returns has an owner; slices and results of arithmetic are as NumPy makes them,
+    so that `leaf.data[0] -= 1` is NumPy's own error.
+    """
+
+    owner: Tensor | None = None
+
+    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Any:
+        plain = array.view(np.ndarray)
+        return plain[()] if return_scalar else plain
+
+    def _change(self, change: Callable[..., Any], other: Any) -> LeafValues:
+        if self.owner is None:
+            change(self, other, out=self)
+        else:
+            with self.owner.writing() as value:
+                change(value, other, out=value, casting="same_kind")
+        return self
+
+    def __iadd__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
+        return self._change(np.add, other)
+
+    def __isub__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
+        return self._change(np.subtract, other)
+
+    def __imul__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
+        return self._change(np.multiply, other)
+
+    def __itruediv__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
+        return self._change(np.true_divide, other)
+
+
+def wrap(array: Array, node: Node | None = None, index: int = 0) -> Tensor:
+    """A Tensor around an array that is ours, without a copy."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._fill(array, node, index)
+    return tensor
+
+
+def _rebuild(kind: type[Tensor], data: Array, requires_grad: bool, grad: Array | None) -> Tensor:
+    tensor = kind.__new__(kind)
+    tensor._fill(np.array(data), None, 0)
+    tensor.requires_grad, tensor.grad = requires_grad, grad
+    return tensor
+
+
+def _plain(other: Any) -> Any:
+    return other._data if isinstance(other, Tensor) else other
+
+
+def _owned(g: Array) -> bool:
+    return g.base is None and g.flags.writeable
+
+
+def _add(a: Array, b: Array) -> Array:
+    """a + b, written into whichever of the two is ours."""
+    if _owned(a):
+        a += b
+        return a
+    if _owned(b):
+        b += a
+        return b
+    return a + b
+
+
+def _run_hooks(hooks: list[Hook], g: Array) -> Array:
+    for hook in list(hooks):
+        g.setflags(False)
+        new = hook(g)
+        if new is not None:
+            g = np.array(new, g.dtype)
+    return g
+
+
+def _run_node_hooks(node: Node, dy: Any) -> Any:
+    hooks = node.hooks or {}
+    if node.outputs is None:
+        return _run_hooks(hooks[0], dy)
+    return tuple(_run_hooks(hooks[i], g) if i in hooks else g for i, g in enumerate(dy))
