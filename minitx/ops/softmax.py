@@ -29,8 +29,8 @@ def softmax(x: Array, axis: int = -1) -> Forward:
     why:
         ∂y_i/∂x_j = y_i (δ_ij - y_j): raising x_j raises y_j itself and, through the common denominator, takes from
         everybody. So dx_j = Σ_i dy_i y_i (δ_ij - y_j) = y_j dy_j - y_j Σ_i dy_i y_i. The sum is one number per slice:
-        the Jacobian, n x n, is never built. Since Σ_j y_j = 1 always, a dy that is constant along the axis gives dx = 0;
-        that is why checking with `y.sum()` accepts any backward proportional to the missing term.
+        the Jacobian, n x n, is never built. Since Σ_j y_j = 1 always, a dy that is constant along the axis gives
+        dx = 0; that is why checking with `y.sum()` accepts any backward proportional to the missing term.
 
     saved: y (not x).
 
@@ -54,5 +54,56 @@ def softmax(x: Array, axis: int = -1) -> Forward:
     def backward(dy: Array) -> Array:
         # y_i = e_i / Σ_j e_j
         return y * (dy - (dy * y).sum(axis, keepdims=True))  # type: ignore[no-any-return]  # term 1 - term 2
+
+    return y, backward
+
+
+@op
+def log_softmax(x: Array, axis: int = -1) -> Forward:
+    """
+    for: log-probabilities without ever forming a probability that could round to 0.
+
+    equation:
+        y_i = x_i - log Σ_j exp(x_j)
+
+    where:
+        x  (..., n)  scores; -inf stays -inf
+        y  (..., n)  log-probabilities along `axis`, all <= 0
+
+    by hand:
+        >>> np.exp(log_softmax(np.log([1.0, 3.0])).numpy())
+        array([0.25, 0.75])
+
+    backward:
+        dx = dy                  (term 1)
+           - exp(y) * Σ_j dy_j   (term 2)
+
+    why:
+        ∂y_i/∂x_j = δ_ij - exp(y_j): x_j counts once for itself and, through the logarithm of the common sum, a little
+        for everybody; the derivative of log Σ exp is softmax. So dx_j = dy_j - exp(y_j) Σ_i dy_i.
+
+    saved: y (not x).
+
+    cost: 3 passes forward and 2 back over n elements; one exp each.
+
+    differs from: PyTorch, where a slice of nothing but -inf gives NaN; here it stays -inf, and its gradient is 0.
+
+    goes wrong: log(softmax(x)) gives -inf where the probability rounds to 0, and 0/0 on the way back. Term 2 with
+        softmax's own weighting, Σ_j dy_j y_j, looks right and is not: here the sum is bare.
+
+    exercise: log-softmax
+
+    source: Bridle 1990, as softmax; the shift by the maximum is the log-sum-exp trick.
+    """
+    top = x.max(axis, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0)  # a slice of nothing but -inf
+    total = np.exp(x - top).sum(axis, keepdims=True)
+    alive = total != 0
+    y = x - top - np.log(np.where(alive, total, 1))
+
+    def backward(dy: Array) -> Array:
+        # y_i = x_i - log Σ_j exp(x_j)
+        dx = dy - np.exp(y) * dy.sum(axis, keepdims=True)  # term 1 - term 2
+        return dx if alive.all() else np.where(alive, dx, 0)
 
     return y, backward
