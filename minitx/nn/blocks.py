@@ -1,0 +1,135 @@
+"""The blocks: attention and feed-forward, each on a residual branch with a normalisation before or after it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minitx.masks import causal
+from minitx.nn.attention import MultiHeadAttention
+from minitx.nn.dropout import Dropout
+from minitx.nn.module import Module
+from minitx.tensor import Array, Tensor
+
+
+class Residual(Module):
+    """A branch beside the identity: the old representation passes by, and the sublayer only learns an update to it.
+
+    `norm` is the branch's own normalisation layer; dropout is applied to the update.
+    """
+
+    def __init__(self, norm: Module, dropout: float = 0.0, *, rng: np.random.Generator) -> None:
+        self.norm = norm
+        self.dropout = Dropout(dropout, rng=rng)
+
+
+class PostNorm(Residual):
+    """y = norm(x + dropout(f(x))): every block's output is normalised. Source: Vaswani et al. 2017, section 3.1."""
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        y: Tensor = self.norm(x + self.dropout(f(x)))
+        return y
+
+
+class PreNorm(Residual):
+    """y = x + dropout(f(norm(x))): nothing stands on the path of x, so the gradient reaches the bottom of a deep stack.
+
+    Not the same function as post-norm with the same weights. A stack of these ends with a normalisation of its own.
+    Source: Xiong et al. 2020, "On layer normalization in the Transformer architecture", figure 1.
+    """
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        y: Tensor = x + self.dropout(f(self.norm(x)))
+        return y
+
+
+class EncoderBlock(Module):
+    """Self-attention, then feed-forward; (B, T, d_model) → (B, T, d_model).
+
+    Put together from parts: the attention, the feed-forward network, and a function that makes a Residual (called once
+    for each of the two).
+
+        EncoderBlock(
+            MultiHeadAttention(64, heads=4, rng=rng),
+            FeedForward(64, 256, rng=rng),
+            lambda: PreNorm(LayerNorm(64), dropout=0.1, rng=rng),
+        )
+    """
+
+    def __init__(self, attention: MultiHeadAttention, feedforward: Module, residual: Callable[[], Residual]) -> None:
+        self.attention, self.attention_residual = attention, residual()
+        self.feedforward, self.feedforward_residual = feedforward, residual()
+
+    def forward(
+        self, x: Tensor, *, mask: Any = None, positions: Any = None, record: dict[str, Array] | None = None
+    ) -> Tensor:
+        """`record`, where given, receives the attention weights as "self"."""
+
+        def attend(h: Tensor) -> Tensor:
+            return _attend(self.attention, h, None, "self", record, mask=mask, positions=positions)
+
+        x = self.attention_residual(x, attend)
+        x = self.feedforward_residual(x, self.feedforward)
+        return x
+
+
+class DecoderBlock(Module):
+    """Causal self-attention, then cross-attention to the encoder's output (where it has one), then feed-forward.
+
+    Position t sees positions 0 ... t: `causal()` is always part of the mask here. Without `cross_attention` this is the
+    block of a decoder-only model.
+    """
+
+    def __init__(
+        self,
+        attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention | None,
+        feedforward: Module,
+        residual: Callable[[], Residual],
+    ) -> None:
+        self.attention, self.attention_residual = attention, residual()
+        if cross_attention is not None:
+            self.cross_attention, self.cross_attention_residual = cross_attention, residual()
+        self.feedforward, self.feedforward_residual = feedforward, residual()
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Any = None,
+        memory_mask: Any = None,
+        positions: Any = None,
+        cache: Any = None,
+        record: dict[str, Array] | None = None,
+    ) -> Tensor:
+        """`mask` is about the target (padding), `memory_mask` about the source; `record` takes "self" and "cross"."""
+        mask = causal() if mask is None else causal() & mask
+
+        def attend(h: Tensor) -> Tensor:
+            return _attend(self.attention, h, None, "self", record, mask=mask, positions=positions, cache=cache)
+
+        def attend_to_memory(h: Tensor) -> Tensor:
+            return _attend(self.cross_attention, h, memory, "cross", record, mask=memory_mask)
+
+        x = self.attention_residual(x, attend)
+        if memory is not None:
+            x = self.cross_attention_residual(x, attend_to_memory)
+        x = self.feedforward_residual(x, self.feedforward)
+        return x
+
+
+def _attend(
+    attention: MultiHeadAttention,
+    h: Tensor,
+    memory: Tensor | None,
+    name: str,
+    record: dict[str, Array] | None,
+    **options: Any,
+) -> Tensor:
+    if record is None:
+        y: Tensor = attention(h, memory, **options)
+        return y
+    y, record[name] = attention(h, memory, weights=True, **options)
+    return y

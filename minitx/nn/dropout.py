@@ -1,0 +1,26 @@
+"""Dropout as a layer: on in training, absent in evaluation."""
+from __future__ import annotations
+
+import numpy as np
+
+from minitx.nn.module import Module
+from minitx.ops import dropout
+from minitx.tensor import Tensor
+
+
+class Dropout(Module):
+    """In training each element is 0 with probability p, else divided by 1 - p; in evaluation y = x, bit for bit.
+
+    The randomness comes from `rng`, which the model shares among its layers and a checkpoint saves.
+    """
+
+    def __init__(self, p: float, *, rng: np.random.Generator) -> None:
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout is a probability, 0 <= p <= 1, not {p}")
+        self.p, self.rng = p, rng
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, self.p, self.rng) if self.training and self.p else x
+
+    def extra(self) -> str:
+        return f"p {self.p:g}"

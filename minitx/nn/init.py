@@ -1,0 +1,28 @@
+"""How weights start. Each initialiser is a function (rng, shape) → float64 array; layers cast it to float32."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from minitx.tensor import Array
+
+Init = Callable[[np.random.Generator, tuple[int, int]], Array]
+
+
+def xavier_uniform(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """U(-a, a) with a = √(6 / (fan_in + fan_out)): keeps the variance of values and of gradients about equal.
+
+    source: Glorot & Bengio 2010, "Understanding the difficulty of training deep feedforward neural networks", eq. 16.
+    """
+    bound = math.sqrt(6 / sum(shape))
+    return rng.uniform(-bound, bound, shape)
+
+
+def normal(std: float) -> Init:
+    """N(0, std²).
+
+    source: for std = 0.02, Radford et al. 2018, "Improving language understanding by generative pre-training", 4.1.
+    """
+    return lambda rng, shape: std * rng.standard_normal(shape)

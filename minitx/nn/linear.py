@@ -1,0 +1,26 @@
+"""Linear: y = x Wᵀ + b."""
+from __future__ import annotations
+
+import numpy as np
+
+from minitx.nn.init import Init, xavier_uniform
+from minitx.nn.module import Module, Parameter
+from minitx.ops import linear
+from minitx.tensor import Tensor
+
+
+class Linear(Module):
+    """y = x Wᵀ + b, for x (..., d_in); weight (d_out, d_in), bias (d_out) starting at 0 and not decayed."""
+
+    def __init__(
+        self, d_in: int, d_out: int, bias: bool = True, *, rng: np.random.Generator, init: Init = xavier_uniform
+    ) -> None:
+        self.weight = Parameter(init(rng, (d_out, d_in)).astype(np.float32))
+        self.bias = Parameter(np.zeros(d_out, np.float32), decay=False) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+    def extra(self) -> str:
+        d_out, d_in = self.weight.shape
+        return f"{d_in} -> {d_out}{'' if self.bias is not None else ', no bias'}"

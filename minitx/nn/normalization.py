@@ -1,0 +1,26 @@
+"""LayerNorm: each token's features are centred and scaled, then given a learned gain and bias."""
+from __future__ import annotations
+
+import numpy as np
+
+from minitx.nn.module import Module, Parameter
+from minitx.ops import layer_norm
+from minitx.tensor import Tensor
+
+
+class LayerNorm(Module):
+    """y = γ ⊙ (x - μ) / √(v + ε) + β over the last axis of x (..., d_model), per token; γ starts at 1, β at 0.
+
+    The same in training and inference: there are no running statistics. Gain and bias are not decayed.
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True) -> None:
+        self.weight = Parameter(np.ones(d_model, np.float32), decay=False)
+        self.bias = Parameter(np.zeros(d_model, np.float32), decay=False) if bias else None
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return layer_norm(x, self.weight, self.bias, self.eps)
+
+    def extra(self) -> str:
+        return f"{self.weight.shape[0]}, eps {self.eps:g}"

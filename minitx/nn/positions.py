@@ -1,0 +1,78 @@
+"""Where a token stands: attention alone treats its keys as a set, so the order has to be put into the vectors."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minitx.nn.init import Init, normal
+from minitx.nn.module import Module, Parameter
+from minitx.ops import embedding
+from minitx.tensor import Array, Tensor
+
+
+def sinusoidal(positions: Any, d_model: int, base: float = 10000.0) -> Array:
+    """
+    PE[p, 2i] = sin(p / base^(2i / d_model)),  PE[p, 2i+1] = cos(p / base^(2i / d_model))
+
+    `positions` are integers (...); the result is float64 (..., d_model), for any width, odd ones too (the last sine
+    then has no cosine). Each pair of features is a clock hand; shifting p turns every hand by a fixed angle, whatever p
+    is. Any position can be computed; that does not mean that a model has learned to use positions it never saw.
+
+    source: Vaswani et al. 2017, section 3.5.
+    """
+    positions = np.asarray(positions)
+    if positions.dtype.kind not in "iu":
+        raise TypeError(f"positions are integers, not {positions.dtype}: a float cannot tell neighbours apart far out")
+    rates = base ** (-np.arange(0, d_model, 2) / d_model)  # (⌈d_model / 2⌉,)
+    angles = positions[..., None] * rates  # (..., ⌈d_model / 2⌉)
+    table = np.empty((*positions.shape, d_model))
+    table[..., 0::2] = np.sin(angles)
+    table[..., 1::2] = np.cos(angles)[..., : d_model // 2]
+    return table
+
+
+class SinusoidalPositions(Module):
+    """x + PE[positions]: nothing to learn, no longest position."""
+
+    def __init__(self, d_model: int) -> None:
+        self.d_model = d_model
+        self._table = sinusoidal(np.arange(0), d_model)  # grows as longer inputs come; always the same values
+
+    def forward(self, x: Tensor, positions: Array) -> Tensor:
+        needed = int(positions.max(initial=-1)) + 1
+        if needed > len(self._table):
+            self._table = sinusoidal(np.arange(max(needed, 2 * len(self._table))), self.d_model)
+        if positions.min(initial=0) < 0:
+            raise IndexError(f"positions count from 0; position {positions.min()} arrived")
+        return x + self._table[positions].astype(x.dtype)
+
+
+class LearnedPositions(Module):
+    """x + P[positions], with a learned table P (max_length, d_model): there is no vector for a position past the table.
+
+    source: Gehring et al. 2017, "Convolutional sequence to sequence learning", section 3.1; used by BERT and GPT.
+    """
+
+    def __init__(self, max_length: int, d_model: int, *, rng: np.random.Generator, init: Init | None = None) -> None:
+        init = init or normal(0.02)
+        self.weight = Parameter(init(rng, (max_length, d_model)).astype(np.float32), decay=False)
+
+    def forward(self, x: Tensor, positions: Array) -> Tensor:
+        last = int(positions.max(initial=-1))
+        if last >= len(self.weight):
+            raise IndexError(
+                f"this model has learned {len(self.weight)} positions (max_length), and position {last} arrived; "
+                "shorten the input or train with a larger max_length"
+            )
+        return x + embedding(positions, self.weight)
+
+    def extra(self) -> str:
+        return f"{self.weight.shape[0]} x {self.weight.shape[1]}"
+
+
+class NoPositions(Module):
+    """x: without positions, self-attention without a mask is permutation equivariant."""
+
+    def forward(self, x: Tensor, positions: Array) -> Tensor:
+        return x
