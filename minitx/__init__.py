@@ -1,8 +1,13 @@
 """minitx: a Transformer from scratch on NumPy, every forward pass beside its hand-derived backward pass."""
 
-from minitx.op import Array, Forward, composite, op
+from minitx import ops
+from minitx.gradcheck import GradientError, gradcheck, gradcheck_model
+from minitx.op import Forward, composite, op
 from minitx.settings import enable_grad, no_grad, reference
-from minitx.tensor import Tensor
+from minitx.tensor import Array, Tensor
 
 __version__ = "0.1.0"
-__all__ = ["Tensor", "op", "composite", "no_grad", "enable_grad", "reference", "Array", "Forward"]
+__all__ = [
+    "Tensor", "op", "composite", "no_grad", "enable_grad", "reference",
+    "gradcheck", "gradcheck_model", "GradientError", "Array", "Forward",
+]  # fmt: skip

@@ -26,7 +26,9 @@ from typing import Any, overload
 import numpy as np
 
 from minitx import settings
-from minitx.tensor import Array, Node, Tensor, wrap
+from minitx.tensor import Array, Node, Tensor, set_writeable, wrap
+
+__all__ = ["Array", "Composite", "Forward", "Op", "composite", "op", "registry"]
 
 Forward = tuple[Any, Callable[..., Any]]  # what an op returns: its value (or a tuple of values) and its backward
 _UNRESOLVED: Any = object()
@@ -55,6 +57,7 @@ class Op:
         self.replacement: Callable[..., Any] | None = None
         self._kernel: Callable[..., Any] | None = _UNRESOLVED
         self._needs: dict[Any, Any] = {}
+        self._as_need: Any = tuple if self.variadic else getattr(namedtuple("Need", self.wrt), "_make")  # noqa: B009
         if definition.__module__.startswith("minitx.ops."):
             registry[self.name] = self
 
@@ -81,7 +84,7 @@ class Op:
 
     @contextmanager
     def using(self, implementation: Callable[..., Any]) -> Iterator[None]:
-        """Inside, `implementation` (same contract) runs instead: a mutant, a learner's function, a kernel under test."""
+        """Inside, `implementation` (same contract) runs instead: a mutant, a learner's code, a kernel under test."""
         before, self.replacement = self.replacement, implementation
         try:
             yield
@@ -110,7 +113,7 @@ class Op:
         where: list[int] = []  # the slot of each input
         live: list[int] = []  # the slots whose gradient somebody wants
         dtype: Any = None
-        cast = False
+        plain: list[int] = []  # the places of numbers and arrays among the differentiable arguments
         for a, slot in zip(args, slots):
             if isinstance(a, Tensor):
                 array = a._data
@@ -127,15 +130,18 @@ class Op:
                 elif a._requires_grad:
                     raise self._not_differentiable(len(arrays) - 1)
             else:
+                if slot >= 0:
+                    plain.append(len(arrays))
                 arrays.append(a)
-                cast = cast or slot >= 0
         if len(args) > len(slots):
             arrays += args[len(slots) :]  # one too many: let Python say so in its own words
         if options:
+            options = dict(options)  # a kernel may decline, and then the definition starts from the same options
+            given = [n for n, a in options.items() if n in self.slot and not isinstance(a, Tensor)]
             dtype = self._open(options, inputs, where, live)
-            cast = True
-        if cast:
-            self._cast(arrays, slots, options, dtype)
+            self._cast(options, given, dtype)
+        if plain:
+            self._cast(arrays, plain, dtype)
         try:
             result = f(*arrays, **options)
         except Exception as error:
@@ -146,7 +152,7 @@ class Op:
         value, backward = result
         node = None
         if live and now.recording:
-            key = (tuple(live), len(slots) if self.variadic else len(self.wrt))
+            key = (tuple(live), max(slots) + 1 if self.variadic else len(self.wrt))
             stand_ins = [np.broadcast_to(v.dtype.type(0), v.shape) for v in value] if type(value) is tuple else None
             node = Node(self, backward, inputs, where, self._needs.get(key) or self._need(*key), stand_ins)
         out: Any
@@ -160,11 +166,11 @@ class Op:
             now.observer.forward(self, arrays, options, out, node)
         return out
 
-    def _checked(self, value: Any, dtype: Any) -> Array:
-        value = np.asarray(value)
+    def _checked(self, result: Any, dtype: Any) -> Array:
+        value: Array = np.asarray(result)
         if dtype is not None and value.dtype != dtype:
             raise TypeError(f"{self.name}: {dtype} in, {value.dtype} out; an op keeps the dtype of its Tensors")
-        return value  # type: ignore[no-any-return]
+        return value
 
     def _spread(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
         """For `f(a, *xs)`: one list may stand for the xs, and each x has a slot of its own."""
@@ -190,35 +196,32 @@ class Op:
                 options[name] = a._data
         return inputs[0]._data.dtype if inputs else None
 
-    def _cast(self, arrays: list[Any], slots: Sequence[int], options: dict[str, Any], dtype: Any) -> None:
-        """The Tensors decide: numbers and arrays in differentiable places take their dtype (float32 if there is none)."""
+    def _cast(self, arguments: Any, places: Sequence[Any], dtype: Any) -> None:
+        """The Tensors decide: numbers and arrays in differentiable places take their dtype (float32 without one).
+
+        They are copied, for the rule may keep them, and the caller may change them before backward.
+        """
 
         def array(a: Any) -> Array:
             if dtype is not None:
-                return np.asarray(a, dtype)
-            a = np.asarray(a)
-            return a if a.dtype.kind == "f" else a.astype(np.float32)
+                if dtype.kind != "f" and np.asarray(a).dtype.kind == "f":
+                    raise TypeError(f"{self.name}: a float would be cut to {dtype} here; make the Tensor from floats")
+                return np.array(a, dtype)
+            given: Array = np.array(a)
+            return given if given.dtype.kind == "f" else given.astype(np.float32)
 
-        for i, slot in zip(range(len(arrays)), slots):
-            if slot >= 0 and arrays[i] is not None:
-                arrays[i] = array(arrays[i])
-        for name, a in options.items():
-            if name in self.slot and a is not None:
-                options[name] = array(a)
+        for place in places:
+            if arguments[place] is not None:
+                arguments[place] = array(arguments[place])
 
     def _need(self, live: tuple[int, ...], slots: int) -> Any:
-        names = self.wrt if not self.variadic else None
-        if names is None:
-            need: Any = tuple(slot in live for slot in range(slots))
-        else:
-            need = namedtuple("Need", names)._make(slot in live for slot in range(len(names)))  # type: ignore[misc]
-        self._needs[live, slots] = need
+        need = self._needs[live, slots] = self._as_need(slot in live for slot in range(slots))
         return need
 
     # ------------------------------------------------------------------ backward
 
     def pull(self, node: Node, dy: Any) -> Sequence[Array | None]:
-        """The pullback of one node: the cotangent of its value → the gradient of each of `node.inputs` (None: not wanted)."""
+        """The pullback of one node: the cotangent of its value → a gradient for each of `node.inputs` (or None)."""
         backward, need = node.backward, node.need
         assert backward is not None
         try:
@@ -236,14 +239,17 @@ class Op:
             g = grads[slot] if slot < len(grads) else None
             if g is None:
                 raise RuntimeError(f"backward of {self.name} returned no gradient for {self._slot_name(slot)}")
+            if type(g) is not np.ndarray:
+                g = np.asarray(g)  # arithmetic on arrays without axes gives NumPy scalars
             x = tensor._data
             if g.shape != x.shape:
                 g = self.fit(g, x.shape, slot)
             if g.dtype is not x.dtype and g.dtype != x.dtype:
                 raise TypeError(f"backward of {self.name}: {x.dtype} in, {g.dtype} for {self._slot_name(slot)}")
             for other in out:
-                if other is g:  # one array for two inputs belongs to neither
-                    g.setflags(False)
+                if other is not None and (other is g or other is g.base or other.base is g):
+                    set_writeable(other, False)  # one memory for two inputs belongs to neither
+                    set_writeable(g, False)
             out.append(g)
         return out
 
@@ -251,15 +257,15 @@ class Op:
         """Undo broadcasting: where x was repeated along an axis, its gradient is the sum along that axis."""
         if not self.broadcasts:
             raise RuntimeError(
-                f"backward of {self.name} returned shape {g.shape} for {self._slot_name(slot)} of shape {shape}: is a sum over "
-                "a broadcast axis missing? (an elementwise op leaves that to the engine with @op(broadcasts=True))"
+                f"backward of {self.name} returned shape {g.shape} for {self._slot_name(slot)} of shape {shape}: is a "
+                "sum over a broadcast axis missing? (an elementwise op leaves that to the engine: @op(broadcasts=True))"
             )
         g = np.asarray(g)
         g = g.sum(axis=tuple(range(g.ndim - len(shape))))
         repeated = tuple(i for i, (n, m) in enumerate(zip(shape, g.shape)) if n == 1 and m != 1)
         g = np.asarray(g.sum(axis=repeated, keepdims=True))
         if g.shape != shape:
-            raise RuntimeError(f"backward of {self.name} returned shape {g.shape} for {self._slot_name(slot)} of shape {shape}")
+            raise RuntimeError(f"backward of {self.name} returned shape {g.shape} for an input of shape {shape}")
         return g
 
     def rule(self, *args: Any, **options: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -268,11 +274,11 @@ class Op:
         Nothing is cast and no broadcasting undone: for checks and exercises, in which a missing sum has to show.
         """
         value, backward = (self.replacement or self.definition)(*args, **options)
-        given = self.signature.bind(*args, **options).arguments
         if self.variadic:
-            need: Any = (True,) * (len(args) - len(self.by_position) + 1 + self.by_position[-1])
+            need: Any = tuple(slot >= 0 for slot in self._spread(args)[1] if slot >= 0)
         else:
-            need = namedtuple("Need", self.wrt)._make(given.get(n) is not None for n in self.wrt)  # type: ignore[misc]
+            given = self.signature.bind(*args, **options).arguments
+            need = self._as_need(given.get(n) is not None for n in self.wrt)
 
         def pullback(dy: Any) -> tuple[Any, ...]:
             grads = backward(dy, need) if _takes_need(backward) else backward(dy)
@@ -287,7 +293,9 @@ class Op:
 
         def word(a: Any) -> str:
             a = a._data if isinstance(a, Tensor) else a
-            return f"{a.shape}" if isinstance(a, np.ndarray) else repr(a) if isinstance(a, int | float | str) else type(a).__name__
+            if isinstance(a, np.ndarray):
+                return str(a.shape)
+            return repr(a) if isinstance(a, int | float | str) else type(a).__name__
 
         said = [f"{self._parameter(i)} {word(a)}" for i, a in enumerate(args)]
         said += [f"{n} {word(a)}" for n, a in options.items() if a is not None]
@@ -305,7 +313,7 @@ class Op:
 
     def _mixed(self, inputs: list[Tensor]) -> TypeError:
         kinds = " and ".join(sorted({str(t.dtype) for t in inputs}))
-        return TypeError(f"{self.name}: Tensors of {kinds} do not mix; make them all one dtype (nothing is cast silently)")
+        return TypeError(f"{self.name}: Tensors of {kinds} do not mix: nothing is cast silently, make them one dtype")
 
     def __repr__(self) -> str:
         return f"<op {self.name}{self.signature}>"
@@ -333,7 +341,7 @@ def op(*wrt: str, broadcasts: bool = False) -> Callable[[Callable[..., Forward]]
 def op(*wrt: Any, broadcasts: bool = False) -> Any:
     """Lift a rule on arrays (see the top of this file) to Tensors.
 
-    `broadcasts=True` says that the inputs broadcast against each other as NumPy does; the engine then sums each gradient
+    `broadcasts=True` says that the inputs broadcast against each other as in NumPy; the engine then sums each gradient
     over the axes along which its input was repeated. Without it a gradient must have exactly its input's shape.
     """
     if len(wrt) == 1 and callable(wrt[0]):
@@ -346,7 +354,7 @@ def composite(definition: Callable[..., Tensor], /) -> Composite: ...
 @overload
 def composite(*wrt: str) -> Callable[[Callable[..., Tensor]], Composite]: ...
 def composite(*wrt: Any) -> Any:
-    """Like `@op`, for a function on Tensors made of smaller ops: its gradient follows from theirs, its kernel fuses them."""
+    """Like `@op`, for a function on Tensors made of smaller ops: their gradients make its own; its kernel fuses."""
     if len(wrt) == 1 and callable(wrt[0]):
         return Composite(wrt[0], (), False)
     return lambda definition: Composite(definition, wrt, False)

@@ -1,13 +1,13 @@
 """Three switches that hold for a stretch of code and for one thread: is the tape running, may kernels run, who watches.
 
-Each thread (and each asyncio task) starts from the default, so `no_grad()` in one never silences another.
+Each thread starts from the default (an asyncio task from what its maker had), so `no_grad()` in one never silences
+another.
 """
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,26 +23,22 @@ class Settings(NamedTuple):
 current: ContextVar[Settings] = ContextVar("minitx.settings", default=Settings())  # noqa: B039  (it is immutable)
 
 
-@contextmanager
-def changed(**changes: Any) -> Iterator[None]:
-    before = current.get()
-    current.set(before._replace(**changes))
-    try:
-        yield
-    finally:
-        current.set(before)
+class changed:
+    """Other settings for a stretch of code, `with changed(kernels=False):`, or, as a decorator, for a function."""
 
+    def __init__(self, **changes: Any) -> None:
+        self.changes = changes
+        self.before: list[Settings] = []  # a list, since one of these may be entered inside itself
 
-class _Switch:
-    """A setting as a context manager, `with no_grad():`, and as a decorator, `@no_grad` or `@no_grad()`."""
+    def __enter__(self) -> None:
+        now = current.get()
+        self.before.append(now)
+        current.set(now._replace(**self.changes))
 
-    def __init__(self, name: str, doc: str, **changes: bool) -> None:
-        self.__name__, self.__doc__, self.changes = name, doc, changes
+    def __exit__(self, *error: object) -> None:
+        current.set(self.before.pop())
 
-    def __call__(self, function: Callable[..., Any] | None = None) -> Any:
-        return changed(**self.changes) if function is None else self._decorate(function)
-
-    def _decorate(self, function: F) -> F:
+    def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
             # A generator shares its caller's settings between two steps, so each step sets and restores them.
             @functools.wraps(function)
@@ -71,6 +67,17 @@ class _Switch:
         return whole  # type: ignore[return-value]
 
 
+class _Switch:
+    """A setting as a context manager, `with no_grad():`, and as a decorator, `@no_grad` or `@no_grad()`."""
+
+    def __init__(self, name: str, doc: str, **changes: bool) -> None:
+        self.__name__, self.__doc__, self.changes = name, doc, changes
+
+    def __call__(self, function: Callable[..., Any] | None = None) -> Any:
+        change = changed(**self.changes)
+        return change if function is None else change(function)
+
+
 no_grad = _Switch(
     "no_grad",
     """Ops inside leave nothing on the tape: their results do not require gradients.
@@ -83,6 +90,6 @@ no_grad = _Switch(
 enable_grad = _Switch("enable_grad", "The opposite of `no_grad`, for use inside it.", recording=True)
 
 
-def reference() -> AbstractContextManager[None]:
+def reference() -> changed:
     """Inside, every op runs its NumPy definition, even where a kernel exists."""
     return changed(kernels=False)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minitx import settings
+from minitx.leaf import LeafValues
 
 if TYPE_CHECKING:
     from minitx.op import Op
@@ -31,6 +32,8 @@ Hook = Callable[[Array], Array | None]
 
 # One clock orders two kinds of event: the making of a node, and an in-place change of a leaf.
 _clock = itertools.count(1)
+
+set_writeable: Any = np.ndarray.setflags  # called by position, set_writeable(array, False): a keyword costs 0.15 µs
 
 
 class Node:
@@ -57,11 +60,19 @@ class Node:
         self.hooks: dict[int, list[Hook]] | None = None  # output index -> hooks
 
 
-class Tensor:
-    """An array of float32 or float64 on which ops can be differentiated (integers and booleans: carried, not differentiated).
+def _compares(ufunc: Any) -> Any:
+    def compare(self: Tensor, other: Any) -> Array:
+        return ufunc(self._data, other._data if isinstance(other, Tensor) else other)  # type: ignore[no-any-return]
 
-    `Tensor(data)` copies `data`, so that nobody else can change it; lists and Python numbers become float32. `data` is
-    the value and `grad`, once `backward` has run, the gradient: both NumPy arrays of the same shape.
+    return compare
+
+
+class Tensor:
+    """An array of float32 or float64 that ops can be differentiated with respect to.
+
+    (Integers and booleans are carried, not differentiated.) `Tensor(data)` copies `data`: nobody else can then change
+    it; lists and Python numbers become float32. `data` is the value and `grad`, once `backward` has run, the gradient:
+    both NumPy arrays of the same shape.
     """
 
     __slots__ = ("__weakref__", "_data", "_hooks", "_requires_grad", "grad", "index", "node", "version")
@@ -73,12 +84,12 @@ class Tensor:
             raise TypeError("Tensor(...) of a Tensor: use t.detach() to leave the graph, or t.numpy() for the array")
         array = np.array(data, None if isinstance(data, np.ndarray | np.generic) else np.float32)
         if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iub":
-            raise TypeError(f"a Tensor is float32 or float64 (or integer, without gradient), not {array.dtype}; cast it first")
+            raise TypeError(f"a Tensor holds float32 or float64 (or integers), not {array.dtype}; cast it first")
         self._fill(array, None, 0)
         self.requires_grad = requires_grad
 
     def _fill(self, array: Array, node: Node | None, index: int) -> None:
-        array.setflags(False)
+        set_writeable(array, False)
         self._data = array
         self.grad: Array | None = None
         self._requires_grad = node is not None
@@ -117,16 +128,16 @@ class Tensor:
     @requires_grad.setter
     def requires_grad(self, wanted: bool) -> None:
         if self.node is not None and not wanted:
-            raise RuntimeError("requires_grad of an op's result follows from its inputs; use detach() to leave the graph")
+            raise RuntimeError("a result requires a gradient because its inputs do; use detach() to leave the graph")
         if wanted and self._data.dtype.kind != "f":
-            raise TypeError(f"only float32 and float64 have gradients, and this Tensor is {self.dtype}; make it from floats")
+            raise TypeError(f"only floats have gradients, and this Tensor is {self.dtype}; make it from floats")
         self._requires_grad = bool(wanted)
 
     # ------------------------------------------------------------------ its value
 
     @property
     def data(self) -> Array:
-        """The value: read-only, except that a leaf takes `t.data = ...` and `t.data -= ...` (and then older graphs refuse)."""
+        """The value: read-only, but a leaf takes `t.data = ...` and `t.data -= ...` (and then older graphs refuse)."""
         if self.node is not None:
             return self._data
         values = self._data.view(LeafValues)
@@ -139,27 +150,27 @@ class Tensor:
             return  # the end of `t.data -= ...`: done in place already
         new = np.array(value, self._data.dtype)
         if new.shape != self._data.shape:
-            raise ValueError(f"t.data = ... keeps the shape: {self._data.shape} here, {new.shape} given; make a new Tensor")
+            raise ValueError(f"t.data = ... keeps the shape, {self._data.shape}, not {new.shape}; make a new Tensor")
         self._check_leaf("assigned to")
-        new.setflags(False)
+        set_writeable(new, False)
         self._data, self.version = new, next(_clock)
 
     @contextmanager
     def writing(self) -> Iterator[Array]:
-        """The one door for changes in place: `with p.writing() as value: value -= step`. Graphs made before then refuse."""
+        """The one door for changes in place: `with p.writing() as value: value -= step`. Older graphs then refuse."""
         self._check_leaf("changed in place")
         self.version = next(_clock)
-        if self._data.base is not None or sys.getrefcount(self._data) > 2:  # somebody else reads it: they keep the old value
+        if self._data.base is not None or sys.getrefcount(self._data) > 2:  # others read it: they keep the old value
             self._data = self._data.copy()
-        self._data.setflags(True)
+        set_writeable(self._data, True)
         try:
             yield self._data
         finally:
-            self._data.setflags(False)
+            set_writeable(self._data, False)
 
     def _check_leaf(self, what: str) -> None:
         if self.node is not None:
-            raise RuntimeError(f"the result of {self.node.op.name} cannot be {what}: its graph relies on it; use detach()")
+            raise RuntimeError(f"the result of {self.node.op.name} cannot be {what}, its graph needs it; use detach()")
 
     def numpy(self) -> Array:
         """The value as a fresh array."""
@@ -177,7 +188,7 @@ class Tensor:
 
     def __reduce__(self) -> Any:  # copy, deepcopy and pickle
         if self.node is not None:
-            raise RuntimeError(f"only a leaf can be copied, and this Tensor comes from {self.node.op.name}; use detach()")
+            raise RuntimeError(f"only a leaf can be copied; this Tensor comes from {self.node.op.name}: use detach()")
         return _rebuild, (type(self), self._data, self._requires_grad, self.grad)
 
     # ------------------------------------------------------------------ backward
@@ -232,17 +243,18 @@ class Tensor:
             dy = waiting.pop(node)
             if node.backward is None:
                 raise RuntimeError(
-                    f"backward a second time through {node.op.name}: its graph was freed; pass retain_graph=True the first time"
+                    f"backward a second time through {node.op.name}, whose graph is freed; "
+                    "pass retain_graph=True the first time"
                 )
             if node.outputs is not None:
                 dy = tuple(np.zeros(o.shape, o.dtype) if g is None else g for g, o in zip(dy, node.outputs))
             if node.hooks is not None:
                 dy = _run_node_hooks(node, dy)
             if node.outputs is None:
-                dy.setflags(False)
+                set_writeable(dy, False)
             else:
                 for g in dy:
-                    g.setflags(False)
+                    set_writeable(g, False)
             grads = node.op.pull(node, dy)
             if observer is not None:
                 observer.backward(node, dy, grads)
@@ -255,13 +267,14 @@ class Tensor:
                 if gradient is not None:
                     send(tensor, gradient)
             if not retain_graph:
-                node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now, not at the end
+                node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now
             del node, dy, grads, gradient
-        for leaf, g in leaves.items():
+        for leaf in leaves:
             if leaf._hooks:
-                g = _run_hooks(leaf._hooks, g)
+                leaves[leaf] = _run_hooks(leaf._hooks, leaves[leaf])
+        for leaf, g in leaves.items():
             if leaf.grad is not None:
-                leaf.grad = leaf.grad + g
+                leaf.grad = np.asarray(leaf.grad + g)
             else:
                 leaf.grad = g if _owned(g) else g.copy()
 
@@ -271,8 +284,8 @@ class Tensor:
         if gradient is None:
             if self._data.size != 1:
                 raise RuntimeError(
-                    f"backward of shape {self.shape} wants a gradient of that shape; only a single element may go without "
-                    "(and a sum() would hide most mistakes from a check)"
+                    f"backward of shape {self.shape} wants a gradient of that shape; only a single element may go "
+                    "without (in a check use a random one: sum() hides most mistakes)"
                 )
             return np.ones_like(self._data)
         seed: Array = np.array(gradient._data if isinstance(gradient, Tensor) else gradient, self._data.dtype)
@@ -292,7 +305,7 @@ class Tensor:
     def __len__(self) -> int:
         if self._data.ndim == 0:
             raise TypeError("a Tensor without axes has no length")
-        return self._data.shape[0]
+        return int(self._data.shape[0])
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
@@ -312,23 +325,12 @@ class Tensor:
         return int(self.item())
 
     # Comparisons have no gradient and give plain boolean arrays.
-    def __eq__(self, other: object) -> Array:  # type: ignore[override]
-        return np.equal(self._data, _plain(other))  # type: ignore[no-any-return]
-
-    def __ne__(self, other: object) -> Array:  # type: ignore[override]
-        return np.not_equal(self._data, _plain(other))  # type: ignore[no-any-return]
-
-    def __lt__(self, other: Any) -> Array:
-        return np.less(self._data, _plain(other))  # type: ignore[no-any-return]
-
-    def __le__(self, other: Any) -> Array:
-        return np.less_equal(self._data, _plain(other))  # type: ignore[no-any-return]
-
-    def __gt__(self, other: Any) -> Array:
-        return np.greater(self._data, _plain(other))  # type: ignore[no-any-return]
-
-    def __ge__(self, other: Any) -> Array:
-        return np.greater_equal(self._data, _plain(other))  # type: ignore[no-any-return]
+    __eq__ = _compares(np.equal)
+    __ne__ = _compares(np.not_equal)
+    __lt__ = _compares(np.less)
+    __le__ = _compares(np.less_equal)
+    __gt__ = _compares(np.greater)
+    __ge__ = _compares(np.greater_equal)
 
     def argmax(self, axis: int | None = None) -> Array:
         """Where the largest element is (the first of equals): a plain integer array."""
@@ -354,50 +356,28 @@ class Tensor:
         def __neg__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
         def __getitem__(self, index: Any) -> Tensor: ...
+        def exp(self) -> Tensor: ...
+        def log(self) -> Tensor: ...
+        def sqrt(self) -> Tensor: ...
+        def rsqrt(self) -> Tensor: ...
+        def tanh(self) -> Tensor: ...
+        def sigmoid(self) -> Tensor: ...
+        def relu(self) -> Tensor: ...
+        def clip(self, low: Any = None, high: Any = None) -> Tensor: ...
         def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
         def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
-        def var(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def var(self, axis: Any = None, keepdims: bool = False, correction: int = 0) -> Tensor: ...
         def max(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
         def min(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
+        def logsumexp(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
         def reshape(self, *shape: Any) -> Tensor: ...
         def transpose(self, *axes: Any) -> Tensor: ...
         def swapaxes(self, axis1: int, axis2: int) -> Tensor: ...
+        def broadcast_to(self, shape: Any) -> Tensor: ...
+        def squeeze(self, axis: Any = None) -> Tensor: ...
+        def expand_dims(self, axis: Any) -> Tensor: ...
         @property
         def T(self) -> Tensor: ...
-
-
-class LeafValues(np.ndarray[Any, Any]):
-    """`leaf.data`: reads like any read-only array; `leaf.data -= step` goes through `leaf.writing()`.
-
-    Only the array that `leaf.data` itself returns has an owner; slices and results of arithmetic are as NumPy makes them,
-    so that `leaf.data[0] -= 1` is NumPy's own error.
-    """
-
-    owner: Tensor | None = None
-
-    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Any:
-        plain = array.view(np.ndarray)
-        return plain[()] if return_scalar else plain
-
-    def _change(self, change: Callable[..., Any], other: Any) -> LeafValues:
-        if self.owner is None:
-            change(self, other, out=self)
-        else:
-            with self.owner.writing() as value:
-                change(value, other, out=value, casting="same_kind")
-        return self
-
-    def __iadd__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
-        return self._change(np.add, other)
-
-    def __isub__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
-        return self._change(np.subtract, other)
-
-    def __imul__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
-        return self._change(np.multiply, other)
-
-    def __itruediv__(self, other: Any) -> LeafValues:  # type: ignore[override,misc]
-        return self._change(np.true_divide, other)
 
 
 def wrap(array: Array, node: Node | None = None, index: int = 0) -> Tensor:
@@ -414,10 +394,6 @@ def _rebuild(kind: type[Tensor], data: Array, requires_grad: bool, grad: Array |
     return tensor
 
 
-def _plain(other: Any) -> Any:
-    return other._data if isinstance(other, Tensor) else other
-
-
 def _owned(g: Array) -> bool:
     return g.base is None and g.flags.writeable
 
@@ -430,12 +406,12 @@ def _add(a: Array, b: Array) -> Array:
     if _owned(b):
         b += a
         return b
-    return a + b
+    return np.asarray(a + b)
 
 
 def _run_hooks(hooks: list[Hook], g: Array) -> Array:
     for hook in list(hooks):
-        g.setflags(False)
+        set_writeable(g, False)
         new = hook(g)
         if new is not None:
             g = np.array(new, g.dtype)

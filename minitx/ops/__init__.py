@@ -1,1 +1,46 @@
+"""The ops: each a forward pass beside its backward pass, in NumPy. This file also hangs the operators on Tensor."""
 
+from minitx.ops import operators
+from minitx.ops.activation import erf, gelu, relu, sigmoid, silu, tanh
+from minitx.ops.arithmetic import add, div, mul, neg, power, sub
+from minitx.ops.attention import attention, attention_weights
+from minitx.ops.dropout import dropout
+from minitx.ops.embedding import embedding
+from minitx.ops.exponential import exp, log, rsqrt, sqrt
+from minitx.ops.gated import geglu, glu, reglu, swiglu
+from minitx.ops.indexing import getitem, take_along_axis
+from minitx.ops.linear import linear
+from minitx.ops.linear_attention import linear_attention
+from minitx.ops.loss import cross_entropy, mse
+from minitx.ops.matmul import einsum, matmul
+from minitx.ops.normalization import layer_norm, rms_norm
+from minitx.ops.position_bias import alibi_bias, relative_bias
+from minitx.ops.reduction import logsumexp, max, mean, min, sum, var
+from minitx.ops.rotary import rotary
+from minitx.ops.selection import abs, clip, maximum, minimum, where
+from minitx.ops.shape import (
+    broadcast_to,
+    concatenate,
+    expand_dims,
+    pad,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    swapaxes,
+    transpose,
+)
+from minitx.ops.softmax import log_softmax, softmax
+from minitx.ops.tiled_attention import tiled_attention
+
+# In the order in which they are read.
+__all__ = [
+    "add", "sub", "mul", "div", "neg", "power", "exp", "log", "sqrt", "rsqrt",
+    "tanh", "sigmoid", "erf", "relu", "gelu", "silu", "abs", "maximum", "minimum", "where", "clip",
+    "sum", "mean", "var", "max", "min", "logsumexp",
+    "reshape", "transpose", "swapaxes", "broadcast_to", "squeeze", "expand_dims",
+    "concatenate", "stack", "split", "pad", "getitem", "take_along_axis", "matmul", "einsum",
+    "linear", "embedding", "softmax", "log_softmax", "layer_norm", "rms_norm", "dropout",
+    "glu", "reglu", "geglu", "swiglu", "rotary", "alibi_bias", "relative_bias",
+    "attention", "attention_weights", "tiled_attention", "linear_attention", "cross_entropy", "mse", "operators",
+]  # fmt: skip
