@@ -97,12 +97,12 @@ class Op:
         now = settings.current.get()
         f = self.replacement
         if f is None and now.kernels:
-            kernel = self._kernel if self._kernel is not _UNRESOLVED else self.kernel
-            if kernel is not None:
-                result = self._apply(kernel, args, options, now)
-                if result is not NotImplemented:  # a kernel may decline a case
-                    return result  # type: ignore[no-any-return]
-        return self._apply(f or self.definition, args, options, now)  # type: ignore[no-any-return]
+            f = self._kernel if self._kernel is not _UNRESOLVED else self.kernel
+        if f is not None:
+            result = self._apply(f, args, options, now)
+            if result is not NotImplemented:  # a kernel may decline a case
+                return result  # type: ignore[no-any-return]
+        return self._apply(self.definition, args, options, now)  # type: ignore[no-any-return]
 
     def _apply(self, f: Callable[..., Any], args: Any, options: dict[str, Any], now: settings.Settings) -> Any:
         slots = self.by_position

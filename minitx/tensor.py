@@ -414,6 +414,8 @@ def _run_hooks(hooks: list[Hook], g: Array) -> Array:
         set_writeable(g, False)
         new = hook(g)
         if new is not None:
+            if np.shape(new) != g.shape:
+                raise ValueError(f"a hook returned shape {np.shape(new)} for a gradient of shape {g.shape}")
             g = np.array(new, g.dtype)
     return g
 

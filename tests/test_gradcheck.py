@@ -1,0 +1,268 @@
+"""The check is checked: it passes what is right, refuses what it cannot judge, and says what is wrong with the rest."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import minitx
+from minitx import Tensor, op
+from minitx.gradcheck import STEP, GradientError, gradcheck
+from minitx.ops import dropout, layer_norm, softmax
+
+rng = np.random.default_rng(7)
+X, W, B = rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5)
+
+
+@op
+def affine(x, w, b):
+    return x * w + b, lambda dy: (dy * w, (dy * x).sum(0), dy.sum(0))
+
+
+def wrong(*gradients):
+    """affine with another backward: gradients(dy, x, w, b) for each input, None for the right one."""
+
+    def rule(x, w, b):
+        right = (lambda dy: dy * w, lambda dy: (dy * x).sum(0), lambda dy: dy.sum(0))
+        return x * w + b, lambda dy: tuple(r(dy) if g is None else g(dy, x, w, b) for g, r in zip(gradients, right))
+
+    return affine.using(rule)
+
+
+def failure(f, *inputs, **options):
+    with pytest.raises(GradientError) as caught:
+        gradcheck(f, *inputs, **options)
+    return caught.value
+
+
+# ---------------------------------------------------------------------- what is right passes
+
+
+def test_report_is_a_table():
+    report = gradcheck(affine, X, W, B)
+    assert report.error < 1e-9
+    lines = str(report).splitlines()
+    assert lines[0] == "gradcheck of affine: float64, random cotangent, tolerance 1e-06"
+    assert lines[1].split() == ["input", "shape", "entries", "relative", "error", "worst", "at"]
+    assert [line.split()[0] for line in lines[2:]] == ["x", "w", "b"]
+    assert [row.entries for row in report.rows] == [15, 5, 5]
+    assert all(row.shape == a.shape for row, a in zip(report.rows, (X, W, B)))
+
+
+def test_function_of_tensors():
+    report = gradcheck(lambda x, w: softmax(x * w, axis=0), X, W)
+    assert [row.name for row in report.rows] == ["x", "w"]
+    assert report.error < 1e-8
+
+
+def test_several_outputs():
+    @op
+    def both(x, y):
+        return (x * y, x + y), lambda d: (d[0] * y + d[1], d[0] * x + d[1])
+
+    def plain(x, y):
+        return both(x, y)
+
+    y = rng.standard_normal((3, 5))
+    assert gradcheck(both, X, y).error < 1e-9
+    assert gradcheck(plain, X, y).error < 1e-9
+
+
+def test_variadic_op_names_its_inputs():
+    @op
+    def total(*xs):
+        return sum(xs), lambda dy: (dy,) * len(xs)
+
+    inputs = [rng.standard_normal(3) for _ in range(3)]
+    assert [row.name for row in gradcheck(total, *inputs).rows] == ["xs[0]", "xs[1]", "xs[2]"]
+    assert [row.name for row in gradcheck(total, inputs).rows] == ["xs[0]", "xs[1]", "xs[2]"]
+
+
+def test_differentiable_options_are_checked_and_others_passed_on():
+    assert [row.name for row in gradcheck(layer_norm, X, weight=W, bias=B, eps=0.1).rows] == ["x", "weight", "bias"]
+
+
+def test_other_arguments_are_passed_on():
+    ids = np.array([1, 0, 2, 1])
+    assert [row.name for row in gradcheck(lambda ids, table: table[ids], ids, X).rows] == ["table"]
+
+
+def test_wrt_and_names():
+    assert [row.name for row in gradcheck(affine, X, W, B, wrt=["w", 2]).rows] == ["w", "b"]
+    assert [row.name for row in gradcheck(affine, X, W, B, wrt="x").rows] == ["x"]
+    assert [row.name for row in gradcheck(affine, X, W, B, names=["a", "b", "c"]).rows] == ["a", "b", "c"]
+    with wrong(None, lambda dy, x, w, b: 0 * w, None):
+        gradcheck(affine, X, W, B, wrt=["x", "b"])
+
+
+def test_inputs_without_axes_and_without_elements():
+    assert gradcheck(affine, X, W, B).error < gradcheck(lambda x: x * x, np.array(3.0)).tolerance
+    assert gradcheck(softmax, np.zeros((0, 5))).rows[0].entries == 0
+
+
+def test_same_seed_same_numbers():
+    assert gradcheck(affine, X, W, B, seed=3) == gradcheck(affine, X, W, B, seed=np.random.default_rng(3))
+    assert gradcheck(affine, X, W, B, seed=3) != gradcheck(affine, X, W, B, seed=4)
+
+
+def test_inputs_stay_bit_for_bit():
+    x = X.copy()
+    x[0, 0] = -0.0
+    before = x.tobytes()
+    with wrong(None, lambda dy, x, w, b: 0 * w, None), pytest.raises(GradientError):
+        gradcheck(affine, x, W, B)
+    t = Tensor(x, requires_grad=True)
+    gradcheck(affine, t, W, B)
+    assert x.tobytes() == before == t.data.tobytes()
+    assert t.grad is None
+
+
+def test_minus_infinity_in_an_input_is_left_alone():
+    x = X.copy()
+    x[1, 2] = -np.inf
+    assert gradcheck(softmax, x).error < 1e-8
+
+
+def test_gradient_that_is_zero():
+    """Σ softmax = 1: what differences see is rounding, and 0 is the right answer."""
+    assert gradcheck(lambda x: softmax(x).sum(), X).error <= 1e-6
+
+
+def test_large_and_small_inputs():
+    for size in (1e-4, 1e4):
+        assert gradcheck(affine, X * size, W, B).error < 1e-6
+
+
+# ---------------------------------------------------------------------- why the cotangent is random
+
+
+def test_a_cotangent_of_ones_would_accept_a_wrong_softmax():
+    def no_second_term(x, axis=-1):
+        y = np.exp(x) / np.exp(x).sum(axis, keepdims=True)
+        return y, lambda dy: y * (dy - dy.mean(axis, keepdims=True))
+
+    with softmax.using(no_second_term):
+        gradcheck(lambda x: softmax(x).sum(), X)  # accepted
+        assert "one number all along axis 1" in failure(softmax, X).relations["x"]
+
+
+# ---------------------------------------------------------------------- what cannot be judged is refused
+
+
+def test_refuses_float32():
+    with pytest.raises(TypeError, match=r"w is float32, and a gradient check needs float64.*pass w.astype"):
+        gradcheck(affine, X, W.astype(np.float32), B)
+    with pytest.raises(TypeError, match="float32"):
+        gradcheck(lambda x: x * x, Tensor([1.0, 2.0]))
+    with pytest.raises(TypeError, match="x is int64"):
+        gradcheck(softmax, np.arange(3))
+
+
+@pytest.mark.parametrize("f", [affine, lambda x, w, b: affine(x, w, b)])
+def test_refuses_inputs_that_share_memory(f):
+    both = np.concatenate([W, B])
+    with pytest.raises(ValueError, match="w and b share memory"):
+        gradcheck(f, X, both[:5], both[3:8])
+    gradcheck(f, X, both[:5], both[5:])  # neighbours only
+
+
+def test_refuses_a_function_that_is_not_deterministic():
+    generator = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="two calls at the same inputs gave two answers"):
+        gradcheck(lambda x: dropout(x, 0.5, generator), X)
+    gradcheck(lambda x: dropout(x, 0.5, np.random.default_rng(0)), X)
+
+
+def test_refuses_a_backward_that_changes_what_it_saved():
+    @op
+    def cube(x):
+        square = x * x
+
+        def backward(dy):
+            np.multiply(square, 3, out=square)
+            return dy * square
+
+        return x * square, backward
+
+    with pytest.raises(ValueError, match="second time"):
+        gradcheck(cube, X)
+
+
+def test_a_rule_that_writes_into_its_input():
+    @op
+    def double(x):
+        x *= 2
+        return x, lambda dy: 2 * dy
+
+    with pytest.raises(ValueError, match="read-only"):
+        gradcheck(double, X)
+
+
+def test_refuses_values_that_are_not_finite():
+    with pytest.raises(ValueError, match="not finite"), np.errstate(invalid="ignore"):
+        gradcheck(lambda x: minitx.ops.log(x), np.array([1.0, -1.0]))
+
+
+def test_refuses_nothing_to_check():
+    with pytest.raises(ValueError, match="no float64 array"):
+        gradcheck(lambda x: x, 1.0)
+    with pytest.raises(TypeError, match="returns a Tensor, or several, not LeafValues"):
+        gradcheck(lambda x: x.data, X)
+    with pytest.raises(ValueError, match="one name for each of the 3 inputs, not 2"):
+        gradcheck(affine, X, W, B, names=["x", "w"])
+
+
+def test_refuses_a_gradient_in_float32():
+    with wrong(lambda dy, x, w, b: (dy * w).astype(np.float32), None, None), pytest.raises(TypeError, match="float32"):
+        gradcheck(affine, X, W, B)
+
+
+# ---------------------------------------------------------------------- kinks
+
+
+@op
+def relu(x):
+    return np.maximum(x, 0), lambda dy: dy * (x > 0)
+
+
+def test_kink_is_reported_as_a_kink():
+    x = X.copy()
+    x[1, 2] = 0
+    report = gradcheck(relu, x)
+    assert report.error < 1e-9  # of the other entries
+    (kink,) = report.kinks
+    assert kink.startswith("x[1, 2] is at a kink, slope ")
+    assert "backward says 0, as good as any number between" in kink
+    assert kink in str(report)
+
+
+def test_wrong_gradient_at_a_kink():
+    x = X.copy()
+    x[1, 2] = 0
+    with relu.using(lambda x: (np.maximum(x, 0), lambda dy: dy * (x > 0) - 3 * np.abs(dy) * (x == 0))):
+        error = failure(relu, x)
+    assert "x[1, 2] is at a kink" in str(error)
+    assert error.report.rows[0].where == (1, 2)
+
+
+def test_kink_beside_x_is_no_failure():
+    x = X.copy()
+    x[1, 2], x[0, 0] = STEP / 3, -STEP / 3
+    assert gradcheck(relu, x).error < 1e-6
+
+
+def test_jump():
+    x = X.copy()
+    x[1, 2] = 0
+
+    @op
+    def step(x):
+        return np.where(x > 0, 1.0, 0.0), lambda dy: 0 * dy
+
+    assert "x[1, 2] is at a jump" in str(failure(step, x))
+
+
+def test_strong_curvature_is_no_kink():
+    x = np.array([1e-3, 2e-3])
+    report = gradcheck(lambda x: x * x * 1e4, x)
+    assert report.error < 1e-6
+    assert not report.kinks

@@ -1,0 +1,181 @@
+"""Who owns an array: shared ones are read-only, what is added to is nobody else's, and memory goes when it can."""
+from __future__ import annotations
+
+import gc
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+
+from minitx import Tensor, op, ops
+
+
+def leaf(*values):
+    return Tensor(np.array(values, np.float64), requires_grad=True)
+
+
+@op
+def scale(x, factor=1.0):
+    return x * factor, lambda dy: dy * factor
+
+
+@op
+def total(*xs):
+    return sum(xs[1:], xs[0]), lambda dy: (dy,) * len(xs)
+
+
+def test_pitfall_02_gradients_of_a_sum_are_two_arrays():
+    a, b = leaf(1.0, 1.0), leaf(1.0, 1.0)
+    (a + b).sum().backward()
+    (2 * a).sum().backward()
+    np.testing.assert_array_equal(a.grad, [3.0, 3.0])
+    np.testing.assert_array_equal(b.grad, [1.0, 1.0])
+    assert not np.shares_memory(a.grad, b.grad)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b: a + b,
+        lambda a, b: a - b,
+        lambda a, b: a.reshape(4) + b.reshape(4),
+        lambda a, b: a.T + b.T,
+        lambda a, b: ops.concatenate([a, b]),
+        lambda a, b: ops.stack([a, b]),
+        lambda a, b: ops.broadcast_to(a, (3, 2, 2)) + b,
+        lambda a, b: ops.where(np.eye(2) > 0, a, b),
+        lambda a, b: total(a, b),
+        lambda a, b: a[:1] + b[1:],
+    ],
+)
+def test_pitfall_02_views_of_one_cotangent(f):
+    a, b = leaf([1.0, 2.0], [3.0, 4.0]), leaf([5.0, 6.0], [7.0, 8.0])
+    y = f(a, b)
+    g = np.random.default_rng(0).standard_normal(y.shape)
+    before = g.copy()
+    y.backward(g)
+    np.testing.assert_array_equal(g, before)
+    first = a.grad.copy(), b.grad.copy()
+    assert not np.shares_memory(a.grad, b.grad)
+    assert not np.shares_memory(a.grad, g)
+    f(a, b).backward(g)  # adding to one must not change the other
+    np.testing.assert_array_equal(a.grad, 2 * first[0])
+    np.testing.assert_array_equal(b.grad, 2 * first[1])
+
+
+def test_pitfall_02_one_gradient_that_is_a_view_of_the_other():
+    @op
+    def twisted(x, y):
+        def backward(dy):
+            d = 2 * dy
+            return d, d[::-1]
+
+        return 2 * (x + y[::-1]), backward
+
+    x, y = leaf(1.0, 1.0, 1.0), leaf(1.0, 1.0, 1.0)
+    later = scale(scale(x)) + scale(scale(y))  # arrives at x and y after the views, and is added to them
+    (twisted(x, y) + later).backward(np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(x.grad, [3.0, 6.0, 9.0])
+    np.testing.assert_array_equal(y.grad, [7.0, 6.0, 5.0])
+    assert not np.shares_memory(x.grad, y.grad)
+
+
+def test_cotangents_are_read_only():
+    @op
+    def greedy(x):
+        def backward(dy):
+            dy *= 2
+            return dy
+
+        return x * 2, backward
+
+    with pytest.raises(ValueError, match="read-only"):
+        greedy(leaf(1.0)).backward()
+
+
+def test_values_are_read_only():
+    x = leaf(1.0, 2.0)
+    y = x * 2
+    for array in (x.data, y.data, x.data[:1], y.data.reshape(2, 1)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 5.0
+    with pytest.raises(ValueError, match="read-only"):
+        x.data[0] -= 1.0
+    np.testing.assert_array_equal(x.data, [1.0, 2.0])
+
+
+def test_constants_are_kept_as_they_were():
+    """The array beside a Tensor may change before backward."""
+    x, factor = leaf(1.0, 2.0), np.array([3.0, 4.0])
+    y = x * factor
+    factor += 100
+    y.backward(np.ones(2))
+    np.testing.assert_array_equal(x.grad, [3.0, 4.0])
+
+
+def test_index_arrays_are_kept_as_they_were():
+    x, index = leaf(1.0, 2.0, 3.0), np.array([0, 0, 2])
+    y = x[index]
+    index[...] = 1
+    y.backward(np.ones(3))
+    np.testing.assert_array_equal(x.grad, [2.0, 0.0, 1.0])
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def test_memory_is_flat_over_steps():
+    rng = np.random.default_rng(0)
+    w = Tensor(rng.standard_normal((16, 16)), requires_grad=True)
+    x = Tensor(rng.standard_normal((8, 16)))
+
+    def step():
+        loss = ops.mean(ops.tanh(x @ w) ** 2)
+        loss.backward()
+        with w.writing() as value:
+            value -= 0.1 * w.grad
+        w.grad = None
+
+    for _ in range(20):
+        step()
+    gc.disable()  # nothing here needs the collector: there are no cycles
+    tracemalloc.start()
+    try:
+        step()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(1000):
+            step()
+        assert tracemalloc.get_traced_memory()[0] - before < 2000
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+def test_backward_frees_as_it_goes():
+    """40 saved arrays of 80 kB: at the end of backward they are gone, and no second set was ever alive."""
+    x = Tensor(np.full(10_000, 0.1), requires_grad=True)
+    tracemalloc.start()
+    try:
+        y = x
+        for _ in range(40):
+            y = ops.tanh(y)
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        y.backward(np.ones(10_000))
+        now, peak = tracemalloc.get_traced_memory()
+        assert peak < held + 6 * 80_000
+        assert now < 5 * 80_000  # y, x.grad, and little else
+    finally:
+        tracemalloc.stop()
+
+
+def test_graph_goes_with_its_last_tensor():
+    x = leaf(1.0)
+    y = x * 2
+    z = y * 3
+    node = weakref.ref(y.node)
+    del y
+    assert node() is not None
+    del z
+    assert node() is None

@@ -1,0 +1,147 @@
+"""What speaks for or against an implementation: differences, exact values at corners, smaller ops; and the usual check.
+
+The differences of a case are computed once: a mutant changes the backward pass, never the forward pass.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from minitx.audit.cases import CASES, Case
+from minitx.checking.subject import Subject, subject
+from minitx.gradcheck import STEP, Projection, differences, entry
+from minitx.op import Op
+from minitx.tensor import Tensor
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A case, a cotangent, and the gradients that differences give."""
+
+    subject: Subject
+    dy: list[np.ndarray]
+    right: list[np.ndarray]
+    least: float
+
+    def passes(self, relative: float, absolute: float | None = None) -> bool:
+        """By norm; with `absolute` entry by entry, as the usual checks do."""
+        for a, b in zip(self.subject.pull(self.dy), self.right):
+            if a is None or a.shape != b.shape:
+                return False
+            scale = max(np.abs(b).max(initial=0), self.least) if absolute is None else np.abs(b) + absolute / relative
+            if not np.all(np.abs(a - b) <= relative * scale):
+                return False
+        return True
+
+
+def trial(case: Case, usual: bool) -> Trial:
+    args, options = case.draw(1)
+    if usual:
+        names = list(case.implementation.signature.parameters)
+        args = tuple(_at_the_start(n, a) for n, a in zip(names, args)) + args[len(names) :]
+        options = {n: _at_the_start(n, a) for n, a in options.items()}
+    s = subject(case.implementation, args, options, None, None)
+    y = s.value()
+    rng = np.random.default_rng(2)
+    dy = [np.ones(v.shape) if usual else np.asarray(rng.standard_normal(v.shape)) for v in y]
+    line = Projection(s.value, y, dy)
+    right = []
+    for x, a in zip(s.arrays, s.pull(dy)):
+        moves = [entry(x, i) for i in np.ndindex(x.shape)]
+        said = np.zeros(x.size) if a is None else np.ravel(a)
+        right.append(differences(line, moves, [STEP] * x.size, said, 1e-6)[0].reshape(x.shape))
+    return Trial(s, dy, right, line.rounding(STEP) / 1e-6)
+
+
+def _at_the_start(name: str, a: Any) -> Any:
+    """A gain of 1 and a bias of 0, as layers begin."""
+    if name == "bias" and isinstance(a, np.ndarray):
+        return np.zeros_like(a)
+    return np.ones_like(a) if name == "weight" and isinstance(a, np.ndarray) and a.ndim == 1 else a
+
+
+@cache
+def trials(name: str, usual: bool = False) -> list[Trial]:
+    return [trial(case, usual) for case in CASES if case.op == name]
+
+
+def passes_gradient_check(op: Op, rule: Rule) -> bool:
+    """At every case: random cotangent, random gain and bias, by norm to 1e-6."""
+    tried = trials(op.name)
+    with op.using(rule), np.errstate(all="ignore"):
+        return _calmly(lambda: all(t.passes(1e-6) for t in tried))
+
+
+def passes_usual_check(op: Op, rule: Rule) -> bool:
+    """At the same cases: y.sum(), gain 1 and bias 0, entry by entry to 1e-3 (and 1e-5 absolute)."""
+    tried = trials(op.name, True)
+    with op.using(rule), np.errstate(all="ignore"):
+        return _calmly(lambda: all(t.passes(1e-3, 1e-5) for t in tried))
+
+
+def passes_corners(op: Op, rule: Rule) -> bool:
+    """The exact values below, and no warning on the way."""
+    with op.using(rule), np.errstate(divide="raise", over="raise", invalid="raise"):
+        return _calmly(lambda: all(_right(op, *corner) for name, *corner in CORNERS if name == op.name))
+
+
+def passes_smaller_ops(op: Op, rule: Rule) -> bool:
+    """The value is that of a composition of smaller ops: this sees a forward pass that is wrong."""
+    for case in CASES:
+        if case.op == op.name and case.composition:
+            args, options = case.lift(case.draw(), Tensor)
+            expected = case.composition(*args, **options)
+            with op.using(rule):
+                value = op(*args, **options)
+            pairs = zip(value, expected) if isinstance(value, tuple) else [(value, expected)]
+            if not all(np.allclose(a.data, b.data, rtol=1e-10, atol=1e-12) for a, b in pairs):
+                return False
+    return True
+
+
+def _calmly(check: Callable[[], bool]) -> bool:
+    try:
+        return check()
+    except Exception:
+        return False  # what fails is caught as well
+
+
+def _right(op: Op, args: Any, options: Any, dy: Any, right: Any) -> bool:
+    args = tuple(np.array(a, np.float64) if isinstance(a, list) else a for a in args)
+    value, pullback = op.rule(*args, **options)
+    grads = [np.asarray(g) for g in pullback(np.broadcast_to(np.float64(dy), value.shape)) if g is not None]
+    return all(np.allclose(a, b, rtol=1e-12, atol=1e-12) for a, b in zip(grads, right, strict=True))
+
+
+INF = np.inf
+LOG2, LOG3 = float(np.log(2)), float(np.log(3))
+
+# Where differences cannot judge: ties, kinks, infinities, both ends. (op, arguments, options, dy, the gradients)
+CORNERS: list[tuple[str, Any, Any, Any, Any]] = [
+    ("abs", ([-2, 0, 3],), {}, 7, [[-7, 0, 7]]),
+    ("relu", ([-2, 0, 3],), {}, 7, [[0, 0, 7]]),
+    ("clip", ([-3, -2, 0, 1, 3], -2, 1), {}, 7, [[0, 7, 7, 7, 0]]),
+    ("maximum", ([1, 2, 3], [1, 3, 2]), {}, 6, [[3, 0, 6], [3, 6, 0]]),
+    ("minimum", ([1, 2, 3], [1, 3, 2]), {}, 6, [[3, 6, 0], [3, 0, 6]]),
+    ("max", ([1, 3, 3, 0],), {}, 6, [[0, 3, 3, 0]]),
+    ("min", ([1, 0, 3, 0],), {}, 6, [[0, 3, 0, 3]]),
+    ("max", ([[1, np.nan], [3, 2]], 1), {}, [6, 5], [[[0, 0], [5, 0]]]),
+    ("min", ([[1, np.nan], [3, 2]], 1), {}, [6, 5], [[[0, 0], [0, 5]]]),
+    ("power", ([0, 0, 2, 3], [0, 2, 0, 2]), {}, 1, [[0, 0, 0, 6], [0, 0, LOG2, 9 * LOG3]]),
+    ("erf", ([-1e200, 1e200],), {}, 1, [[0, 0]]),
+    ("logsumexp", ([[-INF, -INF], [0, -INF]], 1), {}, [6, 5], [[[0, 0], [5, 0]]]),
+    ("softmax", ([[-INF, -INF], [0, -INF]],), {}, [[3, 1], [3, 1]], [[[0, 0], [0, 0]]]),
+    ("log_softmax", ([[-INF, -INF], [0, LOG3]],), {}, [[3, 1], [3, 1]], [[[0, 0], [2, -2]]]),
+    ("embedding", (np.array([0, 0, 2]), [[1, 2], [3, 4], [5, 6]]), {"padding_idx": 0}, 1, [[[0, 0], [0, 0], [1, 1]]]),
+    (  # a bias with one number for all keys of a query shifts its scores, and changes nothing
+        "tiled_attention", ([[[[0], [0]], [[0], [0]]]], [[[[0], [0]]]], [[[[1], [3]]]]),
+        {"bias": np.array([[[[0.5], [-1.0]], [[2.0], [0.0]]]]), "block_k": 1}, 1,
+        [np.zeros((1, 2, 2, 1)), np.zeros((1, 1, 2, 1)), [[[[2], [2]]]], np.zeros((1, 2, 2, 1))],
+    ),
+]
