@@ -26,7 +26,11 @@ def draw_key(rng: np.random.Generator) -> int:
 
 def hashed(key: int, start: int, stop: int) -> NDArray[np.uint64]:
     """Elements start..stop-1 of the stream: 64 random bits each."""
-    z = np.arange(start, stop, dtype=np.uint64)
+    return _mixed(np.arange(start, stop, dtype=np.uint64), key)
+
+
+def _mixed(z: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
+    """The hash of each element number in z, in place."""
     z *= np.uint64(STEP)  # modulo 2^64, as everything here
     z += np.uint64((key + STEP) % (1 << 64))
     z ^= z >> np.uint64(30)
@@ -53,3 +57,11 @@ def keep(key: int, shape: tuple[int, ...], p: float) -> NDArray[np.bool_]:
         stop = min(start + BLOCK, size)
         np.greater_equal(hashed(key, start, stop), np.uint64(limit), out=kept[start:stop])
     return kept.reshape(shape)
+
+
+def keep_at(key: int, index: NDArray[np.uint64], p: float) -> NDArray[np.bool_]:
+    """The same for the elements with these numbers only, in any shape: a tile of the array that `keep` makes whole."""
+    limit = threshold(p)
+    if limit == 0 or limit == 1 << 64:
+        return np.full(index.shape, limit == 0)
+    return _mixed(index.copy(), key) >= np.uint64(limit)

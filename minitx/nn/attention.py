@@ -1,14 +1,16 @@
 """Multi-head attention: every position asks, every position answers, in several subspaces at once."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from minitx import masks
 from minitx.nn.init import Init, xavier_uniform
 from minitx.nn.linear import Linear
 from minitx.nn.module import Module
-from minitx.ops import attention, attention_weights, reshape, swapaxes
+from minitx.ops import attention, attention_weights, linear_attention, reshape, swapaxes, tiled_attention
 from minitx.settings import no_grad
 from minitx.tensor import Array, Tensor
 
@@ -29,6 +31,19 @@ def merge_heads(x: Tensor) -> Tensor:
     return reshape(swapaxes(x, 1, 2), (B, T, H * d))
 
 
+def _linear(q: Tensor, k: Tensor, v: Tensor, *, mask: Any, bias: Any, dropout: float, rng: Any) -> Tensor:
+    if bias is not None:
+        raise ValueError("linear attention never has the scores that a bias is added to; use rotary positions")
+    return linear_attention(q, k, v, mask=mask)
+
+
+KERNELS: dict[str, Callable[..., Tensor]] = {
+    "textbook": attention,
+    "tiled": tiled_attention,  # the same function without the T x S matrix
+    "linear": _linear,  # another function, which approximates it
+}
+
+
 class MultiHeadAttention(Module):
     """
     Q = X W_Qᵀ,  K = M W_Kᵀ,  V = M W_Vᵀ;  O_h = softmax(Q_h K_g(h)ᵀ / √d + mask) V_g(h);  Y = concat(O_h) W_Oᵀ
@@ -39,9 +54,19 @@ class MultiHeadAttention(Module):
 
     Called as `attention(x, memory=None, *, mask=None, bias=None, positions=None, cache=None, weights=False)`:
     `mask` says which keys a query may see (minitx.masks, or booleans, True = may attend); `bias` (1 or B, H, T, S)
-    is added to the scores; `positions` (T) or (B, T) are for methods that turn queries and keys; `cache` is an object
+    is added to the scores; `positions` (T) or (B, T) are what `rotary` turns by (None: 0 ... T-1); `cache` is an object
     whose `append(key, value)` returns all keys and values so far, (B, H_kv, S, d) each. With `weights=True` the result
     is (Y, the weights as an array (B, H, T, S)).
+
+    What later models add, all of it absent by default:
+        rotary         turns queries and keys by their positions (nn.Rotary); self-attention only, as the next
+        position_bias  called with (T, S), makes a bias (nn.AlibiBias, nn.RelativeBias)
+        qk_norm        head_dim → a norm: one for all query heads, one for all key heads, before they turn
+        scale, softcap of the scores: see ops/attention.py
+        window         a query sees itself and the window - 1 keys before it
+        value_dim      width of a value head, head_dim if None
+        out_bias       whether W_O has a bias, `bias` if None
+        kernel         "textbook", "tiled" (the same function) or "linear" (an approximation)
 
     Raises ValueError where heads, kv_heads and d_model do not divide.
     source: Vaswani et al. 2017, section 3.2; GQA: Ainslie et al. 2023, section 2.2.
@@ -59,6 +84,15 @@ class MultiHeadAttention(Module):
         rng: np.random.Generator,
         init: Init = xavier_uniform,
         residual_init: Init | None = None,
+        rotary: Module | None = None,
+        position_bias: Module | None = None,
+        qk_norm: Callable[[int], Module] | None = None,
+        scale: float | None = None,
+        softcap: float | None = None,
+        window: int | None = None,
+        value_dim: int | None = None,
+        out_bias: bool | None = None,
+        kernel: str = "textbook",
     ) -> None:
         kv_heads = heads if kv_heads is None else kv_heads
         if heads < 1 or kv_heads < 1 or heads % kv_heads:
@@ -66,12 +100,24 @@ class MultiHeadAttention(Module):
         if head_dim is None and d_model % heads:
             raise ValueError(f"heads divides d_model unless head_dim is given: d_model {d_model}, {heads} heads")
         head_dim = d_model // heads if head_dim is None else head_dim
+        value_dim = head_dim if value_dim is None else value_dim
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
         self.query = Linear(d_model, heads * head_dim, bias, rng=rng, init=init)
         self.key = Linear(d_model, kv_heads * head_dim, bias, rng=rng, init=init)
-        self.value = Linear(d_model, kv_heads * head_dim, bias, rng=rng, init=init)
-        self.out = Linear(heads * head_dim, d_model, bias, rng=rng, init=residual_init or init)
+        self.value = Linear(d_model, kv_heads * value_dim, bias, rng=rng, init=init)
+        out_bias = bias if out_bias is None else out_bias
+        self.out = Linear(heads * value_dim, d_model, out_bias, rng=rng, init=residual_init or init)
         self.dropout, self.rng = dropout, rng
+        self.rotary, self.position_bias = rotary, position_bias
+        self.query_norm = None if qk_norm is None else qk_norm(head_dim)
+        self.key_norm = None if qk_norm is None else qk_norm(head_dim)
+        self.window = None if window is None else masks.window(window)
+        self.scores = {name: value for name, value in (("scale", scale), ("softcap", softcap)) if value is not None}
+        if kernel not in KERNELS:
+            raise ValueError(f"the attention kernel is one of {', '.join(KERNELS)}, not {kernel!r}")
+        if kernel == "linear" and (self.scores or dropout or window is not None or position_bias is not None):
+            raise ValueError("linear attention has no scores: no scale, softcap, position_bias, window, dropout")
+        self.kernel, self.attend = kernel, KERNELS[kernel]
 
     def forward(
         self,
@@ -84,20 +130,38 @@ class MultiHeadAttention(Module):
         cache: Any = None,
         weights: bool = False,
     ) -> Tensor | tuple[Tensor, Array]:
-        memory = x if memory is None else memory
+        if memory is None:
+            memory = x
+        elif self.rotary is not None or self.position_bias is not None or self.window is not None:
+            raise ValueError("rotary, position_bias and window are for self-attention: memory has positions of its own")
         q = split_heads(self.query(x), self.heads)  # (B, H, T, d)
         k = split_heads(self.key(memory), self.kv_heads)  # (B, H_kv, S, d)
-        v = split_heads(self.value(memory), self.kv_heads)  # (B, H_kv, S, d)
+        v = split_heads(self.value(memory), self.kv_heads)  # (B, H_kv, S, d_v)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        if self.rotary is not None:
+            if positions is None and cache is not None:
+                raise ValueError("with a cache rotary needs positions: the new tokens do not stand at the beginning")
+            positions = np.arange(x.shape[1]) if positions is None else positions
+            q, k = (self.rotary(heads, positions, cached=cache is not None) for heads in (q, k))
         if cache is not None:
             k, v = cache.append(k, v)
+        if self.position_bias is not None:
+            of_distance = self.position_bias(q.shape[2], k.shape[2])  # (1, H, T, S)
+            bias = of_distance if bias is None else of_distance + bias
+        if self.window is not None:
+            mask = self.window if mask is None else self.window & mask
         p = self.dropout if self.training else 0.0
-        o = attention(q, k, v, mask=mask, bias=bias, dropout=p, rng=self.rng)  # (B, H, T, d)
+        o = self.attend(q, k, v, mask=mask, bias=bias, dropout=p, rng=self.rng, **self.scores)  # (B, H, T, d_v)
         y: Tensor = self.out(merge_heads(o))  # (B, T, d_model)
         if not weights:
             return y
+        if self.kernel == "linear":
+            raise ValueError("linear attention never makes its weights, so there are none to return")
         with no_grad():
-            return y, attention_weights(q, k, mask=mask, bias=bias).numpy()
+            return y, attention_weights(q, k, mask=mask, bias=bias, **self.scores).numpy()
 
     def extra(self) -> str:
         kv = f", {self.kv_heads} kv heads" if self.kv_heads != self.heads else ""
-        return f"{self.heads} heads of {self.head_dim}{kv}"
+        kernel = f", {self.kernel}" if self.kernel != "textbook" else ""
+        return f"{self.heads} heads of {self.head_dim}{kv}{f', {self.window}' if self.window else ''}{kernel}"

@@ -1,10 +1,10 @@
-"""LayerNorm: each token's features are centred and scaled, then given a learned gain and bias."""
+"""LayerNorm and RMSNorm: each token's features are brought to one scale, then given a learned gain."""
 from __future__ import annotations
 
 import numpy as np
 
 from minitx.nn.module import Module, Parameter
-from minitx.ops import layer_norm
+from minitx.ops import layer_norm, rms_norm
 from minitx.tensor import Tensor
 
 
@@ -24,3 +24,21 @@ class LayerNorm(Module):
 
     def extra(self) -> str:
         return f"{self.weight.shape[0]}, eps {self.eps:g}"
+
+
+class RMSNorm(Module):
+    """y = (offset + w) ⊙ x / √(mean(x²) + ε) over the last axis of x (..., d_model), per token; no centring, no bias.
+
+    The gain offset + w starts at 1: w at 1, or, in the "1 + w" convention (offset 1, Gemma), w at 0. Not decayed. The
+    same in training and inference.
+    """
+
+    def __init__(self, d_model: int, eps: float = 1e-6, offset: float = 0.0) -> None:
+        self.weight = Parameter(np.full(d_model, 1 - offset, np.float32), decay=False)
+        self.eps, self.offset = eps, offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, self.weight, self.eps, offset=self.offset)
+
+    def extra(self) -> str:
+        return f"{self.weight.shape[0]}, eps {self.eps:g}{f', gain {self.offset:g} + w' if self.offset else ''}"

@@ -72,7 +72,11 @@ class LearnedPositions(Module):
 
 
 class NoPositions(Module):
-    """x: without positions, self-attention without a mask is permutation equivariant."""
+    """x: without positions, self-attention without a mask is permutation equivariant.
+
+    Under a causal mask a decoder can still tell how many tokens stand before one, and so learn some order. Longer
+    inputs run; that what was learned holds for them is not to be expected.
+    """
 
     def forward(self, x: Tensor, positions: Array) -> Tensor:
         return x

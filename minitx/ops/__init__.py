@@ -13,10 +13,12 @@ from minitx.ops.linear import linear
 from minitx.ops.linear_attention import linear_attention
 from minitx.ops.loss import cross_entropy, mse
 from minitx.ops.matmul import einsum, matmul
+from minitx.ops.mixture import combine, dispatch, expert_linear, put_rows
 from minitx.ops.normalization import layer_norm, rms_norm
 from minitx.ops.position_bias import alibi_bias, relative_bias
 from minitx.ops.reduction import logsumexp, max, mean, min, sum, var
 from minitx.ops.rotary import rotary
+from minitx.ops.routing import balance_loss, expert_weights, router_z_loss
 from minitx.ops.selection import abs, clip, maximum, minimum, where
 from minitx.ops.shape import (
     broadcast_to,
@@ -42,5 +44,6 @@ __all__ = [
     "concatenate", "stack", "split", "pad", "getitem", "take_along_axis", "matmul", "einsum",
     "linear", "embedding", "softmax", "log_softmax", "layer_norm", "rms_norm", "dropout",
     "glu", "reglu", "geglu", "swiglu", "rotary", "alibi_bias", "relative_bias",
+    "expert_weights", "balance_loss", "router_z_loss", "dispatch", "expert_linear", "combine", "put_rows",
     "attention", "attention_weights", "tiled_attention", "linear_attention", "cross_entropy", "mse", "operators",
 ]  # fmt: skip

@@ -76,11 +76,11 @@ def attention_weights(
     source: Vaswani et al. 2017, "Attention is all you need", 3.2.1; groups: Ainslie et al. 2023, "GQA"; the cap: Gemma
         Team 2024, "Gemma 2".
     """
-    B, H, T, S = _check(q, k, bias, softcap)
+    B, H, T, S = check_shapes(q, k, bias, softcap)
     H_kv, d = k.shape[1], q.shape[3]
     scale = 1 / math.sqrt(max(d, 1)) if scale is None else float(scale)
-    allowed = _allowed(mask, bias, (B, H, T, S), query_offset)
-    k = _readable(k, allowed)
+    allowed = allowed_pairs(mask, bias, (B, H, T, S), query_offset)
+    k = readable(k, allowed)
     q_group = q.reshape(B, H_kv, H // H_kv * T, d)  # the queries of a group, one after the other, share one key head
 
     z = (q_group @ k.swapaxes(2, 3)).reshape(B, H, T, S)
@@ -104,7 +104,7 @@ def attention_weights(
         dz = w * (dw - (dw * w).sum(-1, keepdims=True))  # term 1 - term 2
         # z = c + bias
         if need.bias and bias is not None:
-            dbias = _sum_to(dz, bias.shape)
+            dbias = sum_to(dz, bias.shape)
         # c = cap tanh(s / cap),  s = scale q kᵀ
         ds = dz if softcap is None else dz * (1 - t * t)
         ds = (ds * scale).reshape(B, H_kv, H // H_kv * T, S)
@@ -174,10 +174,10 @@ def attention(
     source: Vaswani et al. 2017, "Attention is all you need", 3.2.
     """
     p = probability(dropout, "attention: dropout")
-    B, H, T, S = _check(q, k, bias, softcap, v)
+    B, H, T, S = check_shapes(q, k, bias, softcap, v)
     H_kv, d_v = v.shape[1], v.shape[3]
-    allowed = _allowed(mask, bias, (B, H, T, S), query_offset)
-    v = _readable(v, allowed)
+    allowed = allowed_pairs(mask, bias, (B, H, T, S), query_offset)
+    v = readable(v, allowed)
     w, weights_backward = attention_weights.definition(q, k, mask=allowed, bias=bias, scale=scale, softcap=softcap)
     m = dropout_factors(w.shape, p, rng, w.dtype) if p else None
     mw = (w if m is None else m * w).reshape(B, H_kv, H // H_kv * T, S)  # one value head for the group, as with k
@@ -199,7 +199,7 @@ def attention(
     return o, backward
 
 
-def _allowed(mask: Any, bias: Array | None, shape: tuple[int, ...], query_offset: Any) -> Array | None:
+def allowed_pairs(mask: Any, bias: Array | None, shape: tuple[int, ...], query_offset: Any) -> Array | None:
     """Mask and bias together: which pairs count, (B or 1, H or 1, T, S) or broadcasting to it; None: all."""
     B, H, T, S = shape
     allowed = masks.allowed(mask, B, H, T, S, query_offset)
@@ -210,7 +210,7 @@ def _allowed(mask: Any, bias: Array | None, shape: tuple[int, ...], query_offset
     return finite if allowed is None else allowed & finite
 
 
-def _readable(x: Array, allowed: Array | None) -> Array:
+def readable(x: Array, allowed: Array | None) -> Array:
     """Keys or values with zeros where no query of the batch row may look: 0 times whatever stood there is then 0."""
     if allowed is None:
         return x
@@ -218,14 +218,14 @@ def _readable(x: Array, allowed: Array | None) -> Array:
     return x if seen.all() else np.where(seen[:, None, :, None], x, 0)
 
 
-def _sum_to(g: Array, shape: tuple[int, ...]) -> Array:
+def sum_to(g: Array, shape: tuple[int, ...]) -> Array:
     """The gradient of an array of this shape that was broadcast to g's."""
     full = (1,) * (g.ndim - len(shape)) + shape
     repeated = tuple(i for i, (n, m) in enumerate(zip(full, g.shape)) if n != m)
     return g.sum(repeated, keepdims=True).reshape(shape)  # type: ignore[no-any-return]
 
 
-def _check(
+def check_shapes(
     q: Array, k: Array, bias: Array | None, softcap: float | None, v: Array | None = None
 ) -> tuple[int, int, int, int]:
     """Shapes that fit, or an error; returns B, H, T, S."""

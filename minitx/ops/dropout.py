@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minitx.kernels.hash import draw_key, keep
+from minitx.kernels.hash import draw_key, keep, keep_at
 from minitx.op import Array, Forward, op
 from minitx.ops.checks import probability
 
@@ -59,10 +59,25 @@ def dropout(x: Array, p: float, rng: np.random.Generator | None, training: bool 
 
 def dropout_factors(shape: tuple[int, ...], p: float, rng: np.random.Generator | None, dtype: Any) -> Array:
     """m: 0 with probability p, otherwise 1 / (1 - p)."""
-    if p == 1:
-        return np.zeros(shape, dtype)
+    return _factors(keep(dropout_key(p, rng), shape, p), p, dtype)
+
+
+def dropout_factors_at(index: Array, p: float, key: int, dtype: Any) -> Array:
+    """m at the elements with these numbers (in C order) of the whole array: what a tile needs of it."""
+    return _factors(keep_at(key, index, p), p, dtype)
+
+
+def dropout_key(p: float, rng: np.random.Generator | None) -> int:
+    """A key from rng, which is asked only where chance has a say."""
+    if p in (0, 1):
+        return 0
     if rng is None or not hasattr(rng, "integers"):
         raise TypeError(f"dropout draws from a numpy.random.Generator (np.random.default_rng(seed)), not {rng!r}")
-    m = keep(draw_key(rng), shape, p).astype(dtype)
-    m *= 1 / (1 - p)
+    return draw_key(rng)
+
+
+def _factors(kept: Array, p: float, dtype: Any) -> Array:
+    m = kept.astype(dtype)
+    if p < 1:
+        m *= 1 / (1 - p)
     return m

@@ -104,7 +104,8 @@ def rms_norm(x: Array, weight: Array | None = None, eps: float = 1e-6, *, offset
         >>> rms_norm(np.array([1.0, 7.0]), eps=0.0).numpy()
         array([0.2, 1.4])
 
-    backward, with dx̂ = (offset + w) * dy and the mean along the last axis:
+    backward:
+        dx̂ = (offset + w) * dy
         dx = (dx̂              (term 1)
               - x̂ mean(dx̂ x̂)  (term 2)
              ) / ρ
