@@ -1,0 +1,43 @@
+"""Clipping: one factor for all gradients, when together they are too long."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minitx.optim.optimizer import named
+
+
+def clip_grad_norm(parameters: Any, max_norm: float) -> float:
+    """
+    ‖g‖ = √(Σ_p Σ_i g_{p,i}²);    g ← g · min(1, max_norm / (‖g‖ + 1e-6));    returns ‖g‖ from before
+
+    One factor for all: the step becomes shorter and keeps its direction, which clipping each array by itself would
+    change. `parameters` is what an optimizer takes (a Module, Tensors, pairs; a generator too), or an optimizer; those
+    without a gradient are left out and a tied one counts once. `max_norm=math.inf` only measures.
+
+    The norm is summed in float64 after division by the largest entry: no square overflows.
+
+    Raises ValueError for a negative max_norm, and FloatingPointError, which names the parameters, where a gradient is
+    not finite; then nothing has been changed. A factor from such a norm would make every weight NaN, or stop them all,
+    and hide where it began.
+
+    source: Pascanu, Mikolov & Bengio 2013, "On the difficulty of training recurrent neural networks", algorithm 1.
+    """
+    if not max_norm >= 0:
+        raise ValueError(f"max_norm is not negative (that would turn the gradients round), not {max_norm}")
+    with_gradient = [(name, p, p.grad) for name, p in named(parameters) if p.grad is not None and p.grad.size]
+    largest = [max(float(g.max()), -float(g.min())) for _, _, g in with_gradient]  # NaN if any is NaN
+    if bad := [name for (name, _, _), top in zip(with_gradient, largest) if not math.isfinite(top)]:
+        raise FloatingPointError(f"the gradient is not finite in {', '.join(bad)}; no gradient was changed")
+    top = max(largest, default=0.0)
+    if top == 0:
+        return 0.0
+    squares = [float(np.square(np.divide(g, top, dtype=np.float64)).sum()) for _, _, g in with_gradient]
+    norm = top * math.sqrt(sum(squares))
+    factor = float(max_norm) / (norm + 1e-6)
+    if factor < 1:
+        for _, p, g in with_gradient:
+            p.grad = np.asarray(g * factor)  # a new array: whoever holds the old one keeps what it was
+    return norm
