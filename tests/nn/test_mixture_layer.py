@@ -5,7 +5,7 @@ import pytest
 from minitx import masks, nn
 from minitx.gradcheck import gradcheck_model
 from minitx.nn import Aux, FeedForward, GatedFeedForward, MixtureOfExperts, Usage
-from minitx.ops import cross_entropy
+from minitx.ops import cross_entropy, expert_linear, linear
 from minitx.optim import AdamW
 from minitx.tensor import Tensor
 
@@ -214,3 +214,15 @@ def test_the_balance_loss_evens_the_load():
     without, with_it = collapse(0.0), collapse(0.3)
     assert without.max() > 0.8
     assert with_it.max() < 0.45
+
+
+def test_bit_for_bit_the_same_alone_and_among_others():
+    """Where the kernels run: what else goes to a token's expert does not touch a bit of its result."""
+    if expert_linear.kernel is None or linear.kernel is None:
+        pytest.skip("there are no kernels here")
+    rng = np.random.default_rng(0)
+    layer = MixtureOfExperts(24, 40, 4, shared_experts=1, rng=rng)
+    h = rng.standard_normal((3, 37, 24)).astype(np.float32)
+    together = layer(Tensor(h)).numpy()
+    for b, t in [(0, 0), (1, 5), (2, 36)]:
+        np.testing.assert_array_equal(layer(Tensor(h[b : b + 1, t : t + 1])).numpy()[0, 0], together[b, t])
