@@ -1,0 +1,29 @@
+"""How the word after `key=` is read."""
+import pytest
+
+from minitx.cli.common import words
+from minitx.cli.settings import gather, parse
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("12", 12), ("-3", -3), ("1e-3", 1e-3), ("0.5", 0.5), ("true", True), ("False", False), ("none", None),
+        ("null", None), ("[0.9, 0.98]", [0.9, 0.98]), ("(0.9, 0.98)", (0.9, 0.98)), ("cosine", "cosine"), ("", ""),
+        ("'12'", "12"), ("__import__('os')", "__import__('os')"), ("1+1", "1+1"),
+    ],
+)  # fmt: skip
+def test_parse(word, value):
+    assert parse(word) == value
+    assert type(parse(word)) is type(value)
+
+
+def test_every_key_finds_its_table():
+    tables = gather("copy", [{"layers": 1, "training": {"lr": 1}}], ["lr=2", "model.heads=2", "longest=5"])
+    assert tables == {"model": {"layers": 1, "heads": 2}, "training": {"lr": 2}, "task": {"longest": 5}}
+
+
+def test_words_of_an_error_fit_one_line():
+    assert words(ValueError("two\n  lines")) == "two lines"
+    assert words(PermissionError(13, "Permission denied", "a/b")) == "a/b: Permission denied"
+    assert words(RuntimeError()) == "RuntimeError"
