@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minitx.nn.init import Init, normal
+from minitx.nn.init import Init, normal, start
 from minitx.nn.module import Module, Parameter
 from minitx.ops import embedding
 from minitx.tensor import Array, Tensor
@@ -40,7 +40,7 @@ class SinusoidalPositions(Module):
         self._table = sinusoidal(np.arange(0), d_model)  # grows as longer inputs come; always the same values
 
     def forward(self, x: Tensor, positions: Array) -> Tensor:
-        needed = int(positions.max(initial=-1)) + 1
+        needed = int(positions.max()) + 1 if positions.size else 0
         if needed > len(self._table):
             self._table = sinusoidal(np.arange(max(needed, 2 * len(self._table))), self.d_model)
         if positions.min(initial=0) < 0:
@@ -56,10 +56,11 @@ class LearnedPositions(Module):
 
     def __init__(self, max_length: int, d_model: int, *, rng: np.random.Generator, init: Init | None = None) -> None:
         init = init or normal(0.02)
-        self.weight = Parameter(init(rng, (max_length, d_model)).astype(np.float32), decay=False)
+        weight = start("LearnedPositions", init, rng, max_length=max_length, d_model=d_model)
+        self.weight = Parameter(weight, decay=False)
 
     def forward(self, x: Tensor, positions: Array) -> Tensor:
-        last = int(positions.max(initial=-1))
+        last = int(positions.max()) if positions.size else -1
         if last >= len(self.weight):
             raise IndexError(
                 f"this model has learned {len(self.weight)} positions (max_length), and position {last} arrived; "

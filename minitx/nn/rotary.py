@@ -48,7 +48,7 @@ class Rotary(Module):
     def _refuse_a_moving_base(self, positions: Any) -> None:
         s = self.scaling
         if s is not None and s["type"] == "dynamic" and s["length"] is None:
-            last = int(np.max(positions, initial=-1))
+            last = int(np.max(positions)) if np.size(positions) else -1
             if last >= s["original_length"]:
                 raise ValueError(
                     f"dynamic scaling turns all keys anew at every length past {s['original_length']}, and keys in "

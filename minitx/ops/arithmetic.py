@@ -144,7 +144,7 @@ def power(x: Array, y: Array) -> Forward:
 
     why: x^y = exp(y log x). Holding y: y x^(y-1), the power rule, which needs no logarithm and so holds for negative x
         with a whole exponent as well. Holding x: log x times z. At x = 0 the formulas read 0 * ∞ in the cases that are
-        named above; the limits are 0 (0^0 is 1 here, as in NumPy).
+        named above; there 0 is the limit, or, at 0^0 = 1, the convention.
 
     saved: x, y; z only if y wants a gradient.
 

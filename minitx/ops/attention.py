@@ -65,8 +65,9 @@ def attention_weights(
 
     cost: 2 B H T S d FLOPs forward, twice that back; memory B H T S.
 
-    differs from: PyTorch: a query that sees nothing has weights 0, not NaN; causal with T ≠ S is aligned at the end,
-        not at the beginning; a key that no query of its batch row may see is not read, so it may be NaN.
+    differs from: torch.softmax: a query that sees nothing has weights 0, not NaN; from PyTorch's attention: causal
+        with T ≠ S is aligned at the end, not at the beginning; a key that no query of its batch row may see is not
+        read, so it may be NaN.
 
     goes wrong: without the scale the softmax saturates as d grows, and its gradients vanish; a mask of the wrong
         polarity still trains, and leaks.

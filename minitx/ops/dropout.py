@@ -7,7 +7,7 @@ import numpy as np
 
 from minitx.kernels.hash import draw_key, keep, keep_at
 from minitx.op import Array, Forward, op
-from minitx.ops.checks import probability
+from minitx.ops.checks import generator, probability
 
 
 @op("x")
@@ -71,9 +71,7 @@ def dropout_key(p: float, rng: np.random.Generator | None) -> int:
     """A key from rng, which is asked only where chance has a say."""
     if p in (0, 1):
         return 0
-    if rng is None or not hasattr(rng, "integers"):
-        raise TypeError(f"dropout draws from a numpy.random.Generator (np.random.default_rng(seed)), not {rng!r}")
-    return draw_key(rng)
+    return draw_key(generator(rng, "dropout"))
 
 
 def _factors(kept: Array, p: float, dtype: Any) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from minitx.op import Array, Forward, op
-from minitx.ops.checks import inside, integers
+from minitx.ops.checks import inside, integers, padding_row
 
 
 @op("weight")
@@ -53,8 +53,7 @@ def embedding(ids: Any, weight: Array, padding_idx: int | None = None) -> Forwar
     ids = integers(ids, "embedding: ids")
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight has two axes, (V, d), not the shape {weight.shape}")
-    if padding_idx is not None and not 0 <= padding_idx < len(weight):
-        raise ValueError(f"embedding: padding_idx is an id from 0 to {len(weight) - 1}, not {padding_idx}")
+    padding_idx = padding_row(padding_idx, len(weight))
     inside(ids, len(weight), "embedding: ids", "rows")
     y = weight[ids]  # (..., d)
 

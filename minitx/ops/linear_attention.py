@@ -55,7 +55,8 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
 
     differs from: attention, on purpose. With normal q, k, v (d = 16, causal, the last quarter of the queries) the
         relative error is 0.65 at T = 16, 0.73 at 64, 0.77 at 256 and 1024. φ(q)·φ(k) cannot single out one of many
-        keys: the weight of a key that equals its query falls like 1/T, where softmax keeps it near 1.
+        keys: the weight of a key that equals its query falls like 1/T, where softmax keeps it near 1 as long as
+        |q|²/√d is well above ln T.
 
     goes wrong: weights trained with softmax give nonsense here. Causal sums over whole chunks let a query see the rest
         of its chunk: a leak.

@@ -85,7 +85,8 @@ def cross_entropy(
     log_total = np.log(total[:, 0])
     losses = log_total - x[row, target]  # (N,)
     if epsilon:
-        losses = (1 - epsilon) * losses + epsilon * (log_total - x.mean(-1))
+        certain = (1 - epsilon) * losses if epsilon < 1 else 0.0  # (0 times an infinite loss is not to be NaN)
+        losses = certain + epsilon * (log_total - x.mean(-1))
     divisor = max(len(x), 1) if reduction == "mean" else 1
     if reduction == "none":
         value = np.zeros(targets.shape, logits.dtype)

@@ -115,6 +115,8 @@ def einsum(subscripts: str, *operands: Array) -> Forward:
             g = np.broadcast_to(g, np.broadcast_shapes(g.shape, tuple(x.shape[own.index(c)] for c in letters)))
             if letters == own:
                 return g
+            repeated = tuple(j for j, c in enumerate(letters) if x.shape[own.index(c)] == 1 != g.shape[j])
+            g = g.sum(repeated, keepdims=True)  # a diagonal of length 1 that was broadcast; the rest is the engine's
             dx = np.zeros(x.shape, x.dtype)
             np.einsum(_join([own], letters), dx)[...] = g  # NumPy gives a view of the diagonal
             return dx

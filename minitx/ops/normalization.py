@@ -50,8 +50,8 @@ def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None,
     differs from: PyTorch in nothing but the way it is computed: two passes, and a mean that is corrected once.
 
     goes wrong: mean(x²) - mean(x)² cancels when the mean is large ([40000, 40001, ...] in float32 has variance -128);
-        without terms 2 and 3 training still runs, a little worse. At γ = 1 and dy = 1 every gradient is 0, whatever the
-        code: check with random ones.
+        without terms 2 and 3 training still runs, a little worse. At γ = 1 and dy = 1 dx is 0, and it stays 0 when
+        term 3 is dropped or anything is multiplied by a wrong factor: check with random ones.
 
     exercise: layer-norm
 

@@ -183,7 +183,7 @@ def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
 
     why: ∂y/∂x_j = 1/Σ_i exp(x_i) * exp(x_j).
 
-    saved: p.
+    saved: exp(x - max) and its sum.
 
     goes wrong: exp(1000) overflows; with the maximum m taken out, y = m + log Σ_j exp(x_j - m), nothing can.
     """

@@ -91,7 +91,7 @@ def rotary_table(
 
     With dynamic scaling the length of each row is its last position + 1.
     """
-    positions = np.asarray(positions)
+    positions = np.asarray(positions).astype(np.int64)  # (in a narrow type, last + 1 would wrap around)
     length = positions.max(-1, initial=0) + 1
     rates, m = rotary_frequencies(rotary_dim, base, scaling, length)
     theta = positions[..., None] * rates[..., None, :]  # (..., T, rotary_dim / 2)

@@ -85,7 +85,7 @@ def dynamic(rates: Array, factor: float, original_length: int, length: Any) -> A
     of turned keys past original_length, unless the final `length` is fixed beforehand.
 
     source: "NTK-aware" and "dynamic" scaling, published by their authors on a forum in 2023; Peng et al. 2023, "YaRN",
-        section 3.1 and appendix.
+        sections 3.1 and 3.3. The stretch s is that of the widely used code; YaRN's is max(1, length / original_length).
     """
     if length is None:
         raise ValueError("rotary: dynamic scaling follows the length of the text; give length")

@@ -96,7 +96,7 @@ def expert_weights(scores: Array, chosen: Any) -> Forward:
 @op("scores")
 def balance_loss(scores: Array, chosen: Any) -> Forward:
     """
-    for: keeping a router from sending everything to few experts: smallest where the load is even.
+    for: keeping a router from sending everything to few experts: 1 where the load is even, more where f and P agree.
 
     equation:
         L = E Σ_e f_e P_e
@@ -106,7 +106,7 @@ def balance_loss(scores: Array, chosen: Any) -> Forward:
         chosen  (N, k)  the experts of each token; copied
         f_e     the share of the N k assignments that went to expert e: Σ_e f_e = 1. A constant: counts do not move
         P_e     the mean over the tokens of p_e = softmax(s)_e: Σ_e P_e = 1
-        L       ()      1 where f or P is uniform, E where everything goes to one expert; 0 without tokens
+        L       ()      1 where f or P is uniform, E P_e where every token goes to expert e; 0 without tokens
 
     by hand:
         >>> scores = np.log([[3.0, 1.0], [3.0, 1.0]])  # P = [3/4, 1/4]; both tokens go to expert 0, f = [1, 0]

@@ -30,7 +30,8 @@ def softmax(x: Array, axis: int = -1) -> Forward:
         ∂y_i/∂x_j = y_i (δ_ij - y_j): raising x_j raises y_j itself and, through the common denominator, takes from
         everybody. So dx_j = Σ_i dy_i y_i (δ_ij - y_j) = y_j dy_j - y_j Σ_i dy_i y_i. The sum is one number per slice:
         the Jacobian, n x n, is never built. Since Σ_j y_j = 1 always, a dy that is constant along the axis gives
-        dx = 0; that is why checking with `y.sum()` accepts any backward proportional to the missing term.
+        dx = 0; that is why a check with `y.sum()` accepts every backward that is 0 for such a dy: any multiple of the
+        right one, or y * (dy - mean dy).
 
     saved: y (not x).
 

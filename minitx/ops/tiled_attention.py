@@ -39,13 +39,12 @@ def tiled_attention(
         e  = exp(z - M')
         l' = exp(M - M') l + Σ_s e_s
         a' = exp(M - M') a + (m * e) v
-        o  = a / l,   L = M + log l                 after the last
+        o  = a / l                                  after the last
 
     where:
         q, k, v, mask, bias, scale, softcap, query_offset, dropout, rng: as in attention, and so is o
         block_q, block_k  queries and keys of a tile
         M, l, a  (B, H, block_q, 1 or d_v)  the maximum so far, the sum and the output so far, measured against it
-        L        (B, H, T, 1)  the log-sum-exp of a query's scores; 0 for a query that sees nothing
 
     by hand:
         >>> q = k = np.zeros((1, 1, 3, 1))
@@ -54,7 +53,7 @@ def tiled_attention(
         array([1. , 1.5, 3. ])
 
     backward:
-        w  = exp(z - L)               the scores z of each tile are made again
+        w  = exp(z - M) / l           the scores z of each tile are made again, M and l are the last ones
         dv = Σ (m * w)ᵀ do
         dw = m * (do vᵀ)
         dz = w * dw                   (term 1)
@@ -64,10 +63,10 @@ def tiled_attention(
     why:
         exp(z - M) / Σ exp(z - M) does not depend on M. So when a tile brings a larger score, what was summed so far is
         brought to the new maximum by the one factor exp(M - M'), and nothing else need be kept. Backward needs the
-        weights, and L alone gives them back tile by tile. It also needs Σ_j dw_j w_j over all keys of a query before
+        weights, and M and l give them back tile by tile. It also needs Σ_j dw_j w_j over all keys of a query before
         the first tile is done: that is Σ_j m_j (do·v_j) w_j = do·Σ_j m_j w_j v_j = do·o.
 
-    saved: q, k, v, o, L: nothing of size T S.
+    saved: q, k, v, o, M, l: nothing of size T S (unless the mask is a boolean array, or the bias has -inf).
 
     cost: as attention forward; backward one product more, 2 B H T S d FLOPs, for the scores made again. Tiles that the
         mask empties are skipped: about half of them under a causal mask. Memory of a tile: B H block_q block_k.
@@ -76,7 +75,8 @@ def tiled_attention(
         array is cut into tiles.
 
     goes wrong: in a tile where a query sees no key, the maximum so far is -∞ and exp(-∞ - (-∞)) is NaN; without the
-        factor exp(M - M') everything is right as long as the largest score comes first.
+        factor exp(M - M') everything is right as long as the largest score comes first. Saving only the log-sum-exp
+        M + log l, as is usual, loses log l where |M| is large (a bias of -1e9 in float32): the weights then sum to S.
 
     exercise: tiled-attention
 
@@ -116,7 +116,7 @@ def tiled_attention(
         return (z if may is None else np.where(may, z, -np.inf)), t, k_j, v_j
 
     o = np.zeros((B, H, T, d_v), q.dtype)
-    L = np.zeros((B, H, T, 1), q.dtype)
+    top, total = np.zeros((2, B, H, T, 1), q.dtype)  # the last M and l of every query
     for i in rows:
         M = np.full((B, H, i.stop - i.start, 1), -np.inf, q.dtype)
         l, a = np.zeros_like(M), o[:, :, i]  # a is written in place
@@ -136,7 +136,7 @@ def tiled_attention(
             M = new
         l[l == 0] = 1  # a query that sees nothing
         a /= l
-        L[:, :, i] = np.where(np.isneginf(M), 0, M) + np.log(l)
+        top[:, :, i], total[:, :, i] = np.where(np.isneginf(M), 0, M), l
 
     def backward(do: Array, need: Any) -> tuple[Array | None, ...]:
         dq, dk, dv = np.zeros(q.shape, q.dtype), np.zeros(k.shape, k.dtype), np.zeros(v.shape, v.dtype)
@@ -149,7 +149,7 @@ def tiled_attention(
                     continue
                 z, t, k_j, v_j = made
                 m = factors(i, j)
-                w = np.exp(z - L[:, :, i])  # (B, H, block_q, block_k)
+                w = np.exp(z - top[:, :, i]) / total[:, :, i]  # (B, H, block_q, block_k)
                 # o = (m * w) v
                 dv[:, :, j] += in_groups(w if m is None else m * w).swapaxes(2, 3) @ do_i
                 dw = in_heads(do_i @ v_j.swapaxes(2, 3))
@@ -186,6 +186,8 @@ def _allowed_in_tiles(
         spans = masks.as_mask(mask).intervals(B, T, S, query_offset)
     if spans is None:
         whole = allowed_pairs(mask, bias, shape, query_offset)
+        if whole is not None:
+            whole = np.broadcast_to(whole, (*whole.shape[:2], T, S))  # every tile has its rows and columns
         return lambda i, j: None if whole is None else whole[:, :, i, j]
     lo, hi = (bound[:, None, :, None] for bound in spans)  # (B or 1, 1, T, 1)
     keys = np.arange(S)

@@ -20,7 +20,7 @@ class SGD(Optimizer):
         μ  `momentum`      how much of the last step is repeated; with 0 there is no b, and the step is η g_t
         λ  `weight_decay`  pulls p towards 0 as the gradient of λ/2 |p|² would, momentum included
 
-    A constant gradient is followed η / (1 - μ) times as fast: with μ = 0.9, ten times. Lower η when raising μ.
+    A constant gradient is followed 1 / (1 - μ) times as fast: with μ = 0.9, ten times. Lower η when raising μ.
 
     differs from: the classical form b_t = μ b_{t-1} + η g_t, p ← p - b_t, which is the same while η is constant.
         Here, as in PyTorch, a changed η acts on the whole step at once.

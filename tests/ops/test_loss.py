@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import minitx
 from minitx import Tensor
 from minitx.gradcheck import gradcheck
 from minitx.ops import cross_entropy, mse
@@ -199,3 +200,11 @@ def test_mse_does_not_broadcast():
         mse(np.zeros(3), np.zeros((3, 1)))
     with pytest.raises(ValueError, match="mse: reduction is"):
         mse(np.zeros(3), np.zeros(3), "avg")
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 1.0])
+def test_an_infinite_loss_is_not_nan(smoothing):
+    logits = np.array([[0.0, -np.inf, 1.0]])
+    assert cross_entropy(logits, [1], label_smoothing=smoothing).item() == np.inf
+    with minitx.reference():
+        assert cross_entropy(logits, [1], label_smoothing=smoothing).item() == np.inf

@@ -119,3 +119,10 @@ def test_einsum_messages(subscripts, shapes, message):
 def test_einsum_wants_its_subscripts_first():
     with pytest.raises(TypeError, match="einsum: first the subscripts"):
         ops.einsum(np.ones(2), np.ones(2))
+
+
+def test_einsum_a_diagonal_of_length_one_that_broadcasts():
+    x, y = np.array([[2.0]]), np.arange(3.0)
+    a = Tensor(x, requires_grad=True)
+    ops.einsum("ii,i->i", a, y).backward(np.array([1.0, 10.0, 100.0]))
+    np.testing.assert_array_equal(a.grad, [[210.0]])

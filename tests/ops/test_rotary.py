@@ -259,3 +259,12 @@ def test_the_length_must_be_known_for_dynamic():
 def test_bad_input(shape, positions, options, words):
     with pytest.raises(ValueError, match=words):
         rotary(np.ones(shape), positions, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint64])
+def test_positions_of_any_integer_type(dtype):
+    last = min(np.iinfo(dtype).max, 1000)
+    scaling = {"type": "dynamic", "factor": 2.0, "original_length": 8}
+    x = np.random.default_rng(0).standard_normal((1, 1, 2, 4))
+    narrow = rotary(x, np.array([3, last], dtype), scaling=scaling).data
+    np.testing.assert_array_equal(narrow, rotary(x, np.array([3, last]), scaling=scaling).data)

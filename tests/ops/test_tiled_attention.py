@@ -181,3 +181,23 @@ def test_bad_input():
         tiled_attention(q, k[..., :3], v)
     with pytest.raises(TypeError, match="a mask is boolean"):
         tiled_attention(q, k, v, mask=np.ones((3, 5)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_large_common_offset_does_not_change_the_weights(dtype):
+    """With only the log-sum-exp saved, M + log l = M, and backward's weights would sum to S."""
+    q, v = np.zeros((1, 1, 1, 1)), np.arange(1.0, 5.0).reshape(1, 1, 4, 1)
+    inputs = [Tensor(a.astype(dtype), requires_grad=True) for a in (q, v - 1, v)]
+    bias = np.full((1, 1, 1, 4), -1e9 if dtype == np.float32 else -1e18)
+    tiled_attention(*inputs, bias=bias).backward(np.ones((1, 1, 1, 1)))
+    np.testing.assert_allclose(inputs[0].grad.ravel(), [1.25], rtol=1e-6)
+    np.testing.assert_allclose(inputs[2].grad.ravel(), [0.25] * 4, rtol=1e-6)
+
+
+def test_a_bias_with_minus_inf_that_is_shared_by_all_queries():
+    q, k, v = qkv(2, 1, 1, 2, 2, 1, 1, seed=0)
+    bias = np.array([0.5, -np.inf, -np.inf, 0.3]).reshape(2, 1, 1, 2)
+    do = normal((2, 1, 2, 1), seed=1)[0]
+    tiled = run(tiled_attention, q, k, v, do, bias, block_q=1, block_k=1)
+    for a, b in zip(tiled, run(attention, q, k, v, do, bias), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
