@@ -18,7 +18,9 @@ def embedding(ids: Any, weight: Array, padding_idx: int | None = None) -> tuple[
     ids = np.array(ids)  # a copy: backward needs the ids as they are now
     rows = len(weight) if weight.ndim == 2 else 0
     wrong = ids.dtype.kind not in "iu" or (ids.size and (ids.min() < 0 or ids.max() >= rows))
-    if wrong or weight.ndim != 2 or not (padding_idx is None or 0 <= padding_idx < rows):
+    if padding_idx is not None:
+        wrong |= type(padding_idx) is not int or not 0 <= padding_idx < rows
+    if wrong or weight.ndim != 2:
         return NotImplemented  # type: ignore[no-any-return]
     ids = ids.astype(np.int64, copy=False)
     y = weight.take(ids, axis=0)  # (..., d)

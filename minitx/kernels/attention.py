@@ -1,0 +1,355 @@
+"""attention, fast: tile by tile, without ever storing the T x S weights. Contract and mathematics: ops/attention.py.
+
+One task is one head and up to 64 queries. The scores are computed *transposed*, keys down and queries across, a block
+of KEYS keys at a time:
+
+                  32 queries                       what is read, and how
+               ┌──────────────┐      scores = K Qᵀ      K in place, Qᵀ packed once per task
+       KEYS    │ s_j0 s_j1 ...│      weights             in place of the scores
+       keys    │              │      o = o + Pᵀ' V       the weights again, now as rows of queries; V in place
+               └──────────────┘
+     top, total:   one number a query
+
+so that neither K nor V is rearranged, and all that softmax does along keys is arithmetic between vectors of queries: no
+sums within a vector. The softmax is the running one: `top` is the largest score so far and `total` the sum of
+exp(score - top); when a block brings a larger one, what has been summed shrinks by exp(old top - new top).
+
+Blocks end at multiples of KEYS, whatever the mask, and a pair that is masked has a weight of exactly 0: so the bits of
+a query's result do not depend on what other queries there are, and decoding with a cache gives those of the whole pass.
+Keys outside of the union of the queries' intervals are not read, and blocks that hold no others are not visited.
+
+Backward makes the weights again from the scores, `top` and `total`. One task is one key head, all queries of its group.
+"""
+# mypy: allow-untyped-defs, no-check-untyped-defs
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import boolean, float64, int64, uint64, void
+
+from minitx import masks
+from minitx.kernels.compile import Worker, array, for_dtypes, kernel, strided
+from minitx.kernels.hash import draw_key, threshold
+from minitx.kernels.memory import NONE, PER_THREAD, memory_for
+from minitx.kernels.parallel import share, threads_for
+from minitx.kernels.pointer import cast, elements, pointer, real, size_of, where
+from minitx.kernels.scores import (
+    CAP,
+    D_V,
+    DK,
+    DO,
+    DQ,
+    DV,
+    DZ,
+    H_,
+    H_KV,
+    LIMIT,
+    S_,
+    SAVED,
+    SCALE,
+    T_,
+    WIDTH,
+    D,
+    K,
+    O,
+    Q,
+    V,
+    adjust,
+    again,
+    arguments,
+    drop,
+    multiply,
+    padded,
+    place,
+    row_of,
+    running_softmax,
+    seen,
+    softmax_backward,
+    turned,
+    union,
+    vectors,
+)  # fmt: skip
+from minitx.kernels.tile import BITS, BYTES
+
+Array = np.ndarray[Any, Any]
+
+KEYS = 64  # in a block: with 64 queries 16 KB of scores, which stay in the first-level cache
+QUERIES = 4  # vectors of queries in a task, at most
+
+
+# ---------------------------------------------------------------------- forward
+
+
+@Worker
+def attend(memory, args, task):
+    like = memory[0]
+    size, T, d, d_v = size_of(like), args[T_], args[D], args[D_V]
+    width, d_pad = args[WIDTH], vectors(like, d_v)
+    blocks = (T + width - 1) // width
+    b, h, i0 = task // (args[H_] * blocks), task // blocks % args[H_], (blocks - 1 - task % blocks) * width
+    g, rows = h // (args[H_] // args[H_KV]), min(width, T - i0)
+    # memory: Qᵀ, scores, o, five numbers a query, V where its width is not a whole number of vectors
+    qt = where(memory)
+    s = qt + d * width * size
+    o = s + KEYS * width * size
+    numbers = o + width * d_pad * size
+    top, total = row_of(like, numbers, 0, width, width), row_of(like, numbers, 1, width, width)
+    shrink = row_of(like, numbers, 2, width, width)
+    lo, hi = row_of(like, numbers, 3, width, width), row_of(like, numbers, 4, width, width)
+    v_copy = numbers + 5 * width * size
+
+    turned(like, place(like, args, Q, b, h, i0), args[Q + 3], rows, d, width, qt, cast(like, real(args[SCALE])))
+    for i in range(width):
+        top[i], total[i] = -np.inf, 0
+    out = elements(like, o, width * d_pad)
+    for x in range(width * d_pad):
+        out[x] = 0
+    low, high = union(args, b, i0, rows, lo, hi, width)
+    for block in range(low // KEYS * KEYS, high, KEYS):
+        j0 = max(block, low)
+        keys = min(high, block + KEYS) - j0
+        v_block, v_row = place(like, args, V, b, g, j0), args[V + 3]
+        if d_pad != d_v:
+            padded(like, v_block, v_row, keys, d_v, v_copy, d_pad)
+            v_block, v_row = v_copy, d_pad
+        multiply(like, keys, d, width, place(like, args, K, b, g, j0), args[K + 3], 1, qt, width, False, s, width)
+        adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, 0)
+        running_softmax(like, s, width, keys, top, total, shrink)
+        if args[LIMIT]:
+            drop(like, args, s, width, b, h, i0, rows, j0, keys)
+        for i in range(rows):
+            row = row_of(like, o, i, d_pad, d_pad)
+            for c in range(d_pad):
+                row[c] *= shrink[i]
+        multiply(like, rows, keys, d_pad, s, 1, width, v_block, v_row, True, o, d_pad)
+    saved = elements(like, args[SAVED] + ((b * args[H_] + h) * T + i0) * 2 * size, 2 * rows)
+    for i in range(rows):
+        inverse = cast(like, 1) / total[i] if total[i] > 0 or total[i] != total[i] else cast(like, 0)
+        saved[2 * i], saved[2 * i + 1] = top[i], inverse
+        row, target = row_of(like, o, i, d_pad, d_v), elements(like, place(like, args, O, b, h, i0 + i), d_v)
+        for c in range(d_v):
+            target[c] = row[c] * inverse
+
+
+# ---------------------------------------------------------------------- backward
+
+
+@Worker
+def attend_backward(memory, args, task):
+    like = memory[0]
+    size, T, S, d, d_v = size_of(like), args[T_], args[S_], args[D], args[D_V]
+    width, d_pad, v_pad = args[WIDTH], vectors(like, d), vectors(like, d_v)
+    b, g, group = task // args[H_KV], task % args[H_KV], args[H_] // args[H_KV]
+    scale = cast(like, real(args[SCALE]))
+    # memory: Qᵀ, dOᵀ, weights, their gradients, slopes of the cap, dQ, five numbers a query, then what is padded
+    qt = where(memory)
+    dot = qt + d * width * size
+    p = dot + d_v * width * size
+    dp = p + KEYS * width * size
+    slope = dp + KEYS * width * size
+    dq = slope + KEYS * width * size
+    numbers = dq + width * d_pad * size
+    top, inverse = row_of(like, numbers, 0, width, width), row_of(like, numbers, 1, width, width)
+    delta = row_of(like, numbers, 2, width, width)
+    lo, hi = row_of(like, numbers, 3, width, width), row_of(like, numbers, 4, width, width)
+    q_copy = numbers + 5 * width * size
+    do_copy = q_copy + width * d_pad * size
+    k_copy = do_copy + width * v_pad * size
+    dk_copy = k_copy + KEYS * d_pad * size
+    dv_copy = dk_copy + S * d_pad * size
+    dk_at, dk_row = place(like, args, DK, b, g, 0), args[DK + 3]
+    dv_at, dv_row = place(like, args, DV, b, g, 0), args[DV + 3]
+    if d_pad != d:
+        dk_at, dk_row = dk_copy, d_pad
+    if v_pad != d_v:
+        dv_at, dv_row = dv_copy, v_pad
+    for j in range(S):
+        row = row_of(like, dk_at, j, dk_row, d_pad)
+        for c in range(d_pad):
+            row[c] = 0
+        row = row_of(like, dv_at, j, dv_row, v_pad)
+        for c in range(v_pad):
+            row[c] = 0
+
+    for h in range(g * group, (g + 1) * group):
+        for i0 in range(0, T, width):
+            rows = min(width, T - i0)
+            q_at, q_row = place(like, args, Q, b, h, i0), args[Q + 3]
+            do_at, do_row = place(like, args, DO, b, h, i0), args[DO + 3]
+            o_at = place(like, args, O, b, h, i0)
+            turned(like, q_at, q_row, rows, d, width, qt, scale)
+            turned(like, do_at, do_row, rows, d_v, width, dot, cast(like, 1))
+            saved = elements(like, args[SAVED] + ((b * args[H_] + h) * T + i0) * 2 * size, 2 * rows)
+            for i in range(width):
+                top[i] = inverse[i] = delta[i] = 0
+            for i in range(rows):
+                top[i], inverse[i] = seen(saved[2 * i]), saved[2 * i + 1]
+                x, y = row_of(like, do_at, i, do_row, d_v), row_of(like, o_at, i, args[O + 3], d_v)
+                along = cast(like, 0)
+                for c in range(d_v):
+                    along += x[c] * y[c]  # Σ_j dw_j w_j = do · o: term 2 without the weights
+                delta[i] = along
+            if d_pad != d:
+                padded(like, q_at, q_row, rows, d, q_copy, d_pad)
+                q_at, q_row = q_copy, d_pad
+            if v_pad != d_v:
+                padded(like, do_at, do_row, rows, d_v, do_copy, v_pad)
+                do_at, do_row = do_copy, v_pad
+            dq_rows = elements(like, dq, width * d_pad)
+            for x in range(width * d_pad):
+                dq_rows[x] = 0
+            low, high = union(args, b, i0, rows, lo, hi, width)
+            for block in range(low // KEYS * KEYS, high, KEYS):
+                j0 = max(block, low)
+                keys = min(high, block + KEYS) - j0
+                k_block, k_row = place(like, args, K, b, g, j0), args[K + 3]
+                v_block, v_row = place(like, args, V, b, g, j0), args[V + 3]
+                # w = exp(z - top) / total, as in the forward pass
+                multiply(like, keys, d, width, k_block, k_row, 1, qt, width, False, p, width)
+                adjust(like, args, p, width, b, h, i0, rows, j0, keys, lo, hi, slope)
+                again(like, p, width, keys, top, inverse)
+                # o = (m * w) v:  dw = m * (do vᵀ),  dv = (m * w)ᵀ do
+                multiply(like, keys, d_v, width, v_block, v_row, 1, dot, width, False, dp, width)
+                if args[LIMIT]:
+                    drop(like, args, dp, width, b, h, i0, rows, j0, keys)
+                later = args[DZ] or real(args[CAP]) > 0  # is dz itself needed, or may it be scaled at once?
+                softmax_backward(like, p, dp, width, keys, delta, cast(like, 1) if later else scale)
+                if args[LIMIT]:
+                    drop(like, args, p, width, b, h, i0, rows, j0, keys)
+                multiply(like, keys, rows, v_pad, p, width, 1, do_at, do_row, True, dv_at + j0 * dv_row * size, dv_row)
+                # z = cap tanh(s / cap) + bias,  s = scale q kᵀ
+                if args[DZ]:
+                    for i in range(rows):
+                        first = ((b * args[H_] + h) * T + i0 + i) * S + j0
+                        out = elements(like, args[DZ] + first * size, keys)
+                        for j in range(keys):
+                            out[j] = pointer(like, dp)[j * width + i]
+                if later:
+                    ds, slopes = elements(like, dp, keys * width), elements(like, slope, keys * width)
+                    for x in range(keys * width):
+                        ds[x] *= scale * (slopes[x] if real(args[CAP]) > 0 else cast(like, 1))
+                multiply(like, keys, rows, d_pad, dp, width, 1, q_at, q_row, True, dk_at + j0 * dk_row * size, dk_row)
+                if d_pad != d:
+                    padded(like, k_block, k_row, keys, d, k_copy, d_pad)
+                    k_block, k_row = k_copy, d_pad
+                multiply(like, rows, keys, d_pad, dp, 1, width, k_block, k_row, True, dq, d_pad)
+            for i in range(rows):
+                source, target = row_of(like, dq, i, d_pad, d), elements(like, place(like, args, DQ, b, h, i0 + i), d)
+                for c in range(d):
+                    target[c] = source[c]
+
+    for j in range(S):
+        if d_pad != d:
+            source, target = row_of(like, dk_at, j, dk_row, d), elements(like, place(like, args, DK, b, g, j), d)
+            for c in range(d):
+                target[c] = source[c]
+        if v_pad != d_v:
+            source, target = row_of(like, dv_at, j, dv_row, d_v), elements(like, place(like, args, DV, b, g, j), d_v)
+            for c in range(d_v):
+                target[c] = source[c]
+
+
+# ---------------------------------------------------------------------- from Python
+
+
+def _signature(T: Any) -> Any:
+    four, out = strided(T, 4), array(T, 4, writes=True)
+    return void(
+        int64, four, four, four, out, four, out, out, out, array(T, 4, writes=True), array(int64, 2), array(int64, 2),
+        four, strided(boolean, 4), out, int64, float64, float64, uint64, uint64, float64, array(T, 2, writes=True),
+        int64, int64,
+    )  # fmt: skip
+
+
+@kernel(*for_dtypes(_signature))
+def attention_kernel(
+    worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, scale, cap, key, limit, factor,
+    memory, tasks, threads,
+):  # fmt: skip
+    args = arguments(q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, scale, cap, key, limit, factor)
+    share(worker, memory, args, tasks, threads)
+
+
+def attention(
+    q: Array, k: Array, v: Array, *, mask: Any = None, bias: Array | None = None, scale: float | None = None,
+    softcap: float | None = None, query_offset: Any = None, dropout: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> tuple[Array, Callable[..., Any]]:  # fmt: skip
+    """o = (m * w) v. Saved: q, k, v, o, and two numbers a query."""
+    if not _fits(q, k, v, bias, softcap, dropout, rng):
+        return NotImplemented  # type: ignore[no-any-return]
+    dtype = q.dtype
+    (B, H, T, d), H_kv, (S, d_v) = q.shape, k.shape[1], v.shape[2:]
+    mask = masks.full() if mask is None else masks.as_mask(mask)
+    dense, nothing = EMPTY_MASK, EMPTY[dtype]
+    spans = mask.intervals(B, T, S, query_offset)
+    shut = None if bias is None else np.isneginf(bias)
+    if spans is None or (shut is not None and shut.any()):
+        dense = mask.dense(B, T, S, query_offset)
+        dense = dense[:, None] if dense.ndim == 3 else dense
+        if dense.shape[1] not in (1, H):
+            return NotImplemented  # type: ignore[no-any-return]
+        if shut is not None:  # -inf in the bias masks
+            dense = dense & ~np.broadcast_to(shut, (B, H, T, S))
+        seen = masks.visible_keys(dense)
+        if not seen.all():  # what nobody may see is not read
+            k, v = (np.where(seen[:, None, :, None], x, 0) for x in (k, v))
+        dense = np.broadcast_to(dense, (B, H, T, S))
+        spans = masks.full().intervals(B, T, S)
+    assert spans is not None
+    lo, hi = (np.ascontiguousarray(x, np.int64) for x in spans)
+    bias_full = nothing if bias is None else np.broadcast_to(bias, (B, H, T, S))
+    scale = 1 / math.sqrt(d) if scale is None else float(scale)
+    cap = 0.0 if softcap is None else float(softcap)
+    key, limit, factor = (draw_key(rng), threshold(dropout), 1 / (1 - dropout)) if dropout else (0, 0, 1.0)  # type: ignore[arg-type]
+    q, k, v = (x if x.strides[3] == x.itemsize else np.ascontiguousarray(x) for x in (q, k, v))
+    work = 0.03 * B * H * T * S * (d + d_v + 20)
+    threads = threads_for(work)
+    lanes = BYTES // dtype.itemsize
+    width = lanes * min(QUERIES, -(-T // lanes))
+    d_pad, v_pad = (-(-n * dtype.itemsize // BYTES) * BYTES // dtype.itemsize for n in (d, d_v))
+    o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, T, 2), dtype)
+    memory = memory_for(dtype, threads, max(PER_THREAD, width * (d + KEYS + v_pad + 5) + KEYS * v_pad))
+    run, worker, backward_worker = attention_kernel[dtype], attend[dtype], attend_backward[dtype]
+    run(worker, q, k, v, o, nothing, nothing, nothing, nothing, saved, lo, hi, bias_full, dense, nothing, width,
+        scale, cap, key, limit, factor, memory, B * H * -(-T // width), threads)  # fmt: skip
+
+    def backward(do: Array, need: Any) -> tuple[Array | None, ...]:
+        do = do if do.strides[3] == do.itemsize else np.ascontiguousarray(do)
+        dq, dk, dv = (np.empty((B, n, heads, w), dtype) for n, heads, w in ((T, H, d), (S, H_kv, d), (S, H_kv, d_v)))
+        dz = np.zeros((B, H, T, S), dtype) if bias is not None and need.bias else nothing
+        each = width * (d + d_v + 3 * KEYS + 2 * d_pad + v_pad + 5) + KEYS * d_pad
+        each += S * d_pad * (d_pad != d) + S * v_pad * (v_pad != d_v)
+        memory = memory_for(dtype, threads, max(PER_THREAD, each + S * d_pad * (v_pad != d_v)))
+        run(backward_worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias_full, dense, dz, width, scale, cap,
+            key, limit, factor, memory, B * H_kv, threads)  # fmt: skip
+        dbias = _sum_to(dz, bias.shape) if bias is not None and need.bias else None
+        return dq.swapaxes(1, 2), dk.swapaxes(1, 2), dv.swapaxes(1, 2), dbias
+
+    return o.swapaxes(1, 2), backward
+
+
+EMPTY = {dtype: np.zeros((0, 0, 0, 0), dtype) for dtype in NONE}
+EMPTY_MASK = np.zeros((0, 0, 0, 0), np.bool_)
+
+
+def _fits(q: Array, k: Array, v: Array, bias: Array | None, softcap: float | None, dropout: float, rng: Any) -> bool:
+    """Is this a case that the kernel does? (The definition says what is wrong with the others.)"""
+    if not (BITS and q.ndim == k.ndim == v.ndim == 4 and q.dtype in NONE and q.size and k.size and v.size):
+        return False
+    (B, H, T, d), (H_kv, S) = q.shape, k.shape[1:3]
+    good = k.shape == (B, H_kv, S, d) and H % H_kv == 0 and v.shape[:3] == k.shape[:3]
+    good = good and (softcap is None or softcap > 0)
+    if bias is not None:
+        good = good and bias.ndim in (2, 4) and all(n in (1, m) for n, m in zip(bias.shape[::-1], (S, T, H, B)))
+    return good and 0 <= dropout < 1 and (dropout == 0 or hasattr(rng, "integers"))
+
+
+def _sum_to(g: Array, shape: tuple[int, ...]) -> Array:
+    """The gradient of an array of this shape that was broadcast to g's."""
+    full = (1,) * (g.ndim - len(shape)) + shape
+    repeated = tuple(i for i, (n, m) in enumerate(zip(full, g.shape)) if n != m)
+    return g.sum(repeated, keepdims=True).reshape(shape)  # type: ignore[no-any-return]

@@ -1,0 +1,268 @@
+"""The matrix product C = A B, tile by tile (the tile: tile.py), with what is to be done to C while it is at hand.
+
+A is (m, k), B (k, n), C (m, n). The work is cut twice:
+
+    * k into chunks of DEPTH. Within a chunk a tile of C stays in registers; between chunks it waits in C.
+    * C into blocks, the tasks that threads take. A block's columns of B, one chunk deep, are packed: copied into panels
+      as wide as a tile, one row of a panel behind the other, so that the tile reads memory in one line.
+
+         B, one chunk                packed
+        ┌────┬────┬──┐      ┌────┐┌────┐┌────┐
+        │ 0  │ 1  │ 2│  →   │ 0  ││ 1  ││ 2 0│   the last panel is filled up with zeros
+        └────┴────┴──┘      └────┘└────┘└────┘
+
+  Packing also turns a transposed B (W in y = x Wᵀ, K in Q Kᵀ) the right way round, and a B that is narrow and already
+  lies as the tile wants it is read in place. A is read in place as long as its rows do not get into each other's way in
+  the cache; then 8 rows of it, one chunk deep, are packed too.
+
+The law: C[i, j] = (Σ chunk 0) + (Σ chunk 1) + ..., each sum one chain of multiply-adds in the order of p, and chunks
+begin at multiples of DEPTH. Nothing else (m, n, the place in the matrix, packing, threads) has a part in it, so row i
+of a product has the same bits alone as among others.
+"""
+# mypy: allow-untyped-defs, no-check-untyped-defs
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import int64, void
+
+from minitx.kernels.compile import Worker, array, for_dtypes, inline, kernel, strided
+from minitx.kernels.memory import NONE, PER_THREAD, memory_for
+from minitx.kernels.parallel import share, threads_for
+from minitx.kernels.pointer import address, elements, pointer, size_of, where
+from minitx.kernels.slopes import gelu, gelu_tanh, relu, silu
+from minitx.kernels.tile import BYTES, ROWS, VECTORS, tile, transpose
+
+Array = np.ndarray[Any, Any]
+
+DEPTH = 256  # of a chunk of k: 8 rows of A and a panel of B, 8 + 32 KB, share the first-level cache
+COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cache
+IN_PLACE = 512  # elements: a B with rows no longer than this is read where it is
+assert DEPTH * COLUMNS + ROWS * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
+
+# What happens to C at the end ("epilogue"): nothing, an activation, or one operation with a second matrix.
+NOTHING, RELU, GELU, GELU_TANH, SILU, TIMES, PLUS = range(7)
+
+
+# ---------------------------------------------------------------------- one block of C
+
+
+@inline
+def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, n, i0, i1, j0, j1, k, how, extra, slope, sums):
+    """C[i0:i1, j0:j1] = A B + bias, and the epilogue.
+
+    All matrices are addresses; bias, slope and sums may be 0, not there. C, extra and slope have rows of n elements.
+    sums[i0:i1] = Σ_p A[:, p], for the gradient of a bias: this part of A is being read anyway.
+    """
+    like = memory[0]
+    size = size_of(like)
+    width = VECTORS * BYTES // size  # of a tile
+    panels = where(memory)
+    panel_a = panels + DEPTH * COLUMNS * size
+    edge = panel_a + ROWS * DEPTH * size
+    in_place = b_column == 1 and b_step <= IN_PLACE
+    # Rows of A at multiples of a page apart fall on the same cache lines.
+    pack_a = (a_step > 64 or (a_row > 1 and a_row * size % 4096 == 0)) and j1 - j0 > 2 * width
+    for p0 in range(0, k, DEPTH):
+        depth = min(DEPTH, k - p0)
+        b_chunk = b + p0 * b_step * size
+        for j in range(j0, j1, width):
+            if not in_place or j + width > j1:
+                pack(like, b_chunk + j * b_column * size, b_step, b_column, depth, min(width, j1 - j), width,
+                     panels + (j - j0) * depth * size)  # fmt: skip
+        if sums and j0 == 0:
+            for i in range(i0, i1, COLUMNS):
+                add_columns(like, a + (i * a_row + p0 * a_step) * size, a_row, a_step, depth, min(COLUMNS, i1 - i),
+                            sums + i * size, p0 > 0, edge)  # fmt: skip
+        for i in range(i0, i1, ROWS):
+            rows = min(ROWS, i1 - i)
+            a_at, row, step = a + (i * a_row + p0 * a_step) * size, a_row, a_step
+            if pack_a:
+                pack_rows(like, a_at, a_row, a_step, depth, rows, panel_a)
+                a_at, row, step = panel_a, 1, ROWS
+            for j in range(j0, j1, width):
+                b_at, b_row = panels + (j - j0) * depth * size, width
+                to, to_row, start, start_row = c + (i * n + j) * size, n, 0, 0
+                if j + width > j1:
+                    to, to_row = edge, width
+                else:
+                    if in_place:
+                        b_at, b_row = b_chunk + j * size, b_step
+                    if p0 > 0:
+                        start, start_row = to, n
+                    elif bias:
+                        start = bias + j * size
+                tile(like, depth, a_at, row, step, b_at, b_row, start, start_row, to, to_row, rows)
+                if j + width > j1:
+                    bias_at = bias + j * size if bias else 0
+                    add_edge(like, edge, width, bias_at, p0 > 0, c + (i * n + j) * size, n, rows, j1 - j)
+            if p0 + depth == k and how != NOTHING:
+                for r in range(i, i + rows):
+                    at = (r * n + j0) * size
+                    finish(elements(like, c + at, j1 - j0), how, extra + at, slope + at if slope else edge)
+
+
+@inline
+def add_edge(like, edge, width, bias, more, c, n, rows, columns):
+    """C = tile + bias, or C += tile where this is not the first chunk, for a tile that reaches beyond C."""
+    for r in range(rows):
+        x = elements(like, edge + r * width * size_of(like), columns)
+        y = elements(like, c + r * n * size_of(like), columns)
+        if more:
+            for j in range(columns):
+                y[j] += x[j]
+        elif bias:
+            b = elements(like, bias, columns)
+            for j in range(columns):
+                y[j] = b[j] + x[j]
+        else:
+            for j in range(columns):
+                y[j] = x[j]
+
+
+@inline
+def add_columns(like, a, a_row, a_step, depth, rows, sums, more, edge):
+    """sums (+)= Σ_p A[:, p] over one chunk."""
+    total, sums = elements(like, edge, rows), elements(like, sums, rows)
+    for i in range(rows):
+        total[i] = 0
+    for p in range(depth):
+        column = pointer(like, a + p * a_step * size_of(like))
+        for i in range(rows):
+            total[i] += column[i * a_row]
+    for i in range(rows):
+        sums[i] = sums[i] + total[i] if more else total[i]
+
+
+@inline
+def pack(like, b, b_step, b_column, depth, columns, width, to):
+    """One panel of B: to[p * width + j] = B[p, j], and zeros for j from `columns` to `width`."""
+    size = size_of(like)
+    lanes, done = BYTES // size, 0
+    if b_step == 1 and columns == width:  # B is the transpose of what lies in memory
+        done = depth // lanes * lanes
+        for p in range(0, done, lanes):
+            for j in range(0, width, lanes):
+                transpose(like, b + (p + j * b_column) * size, b_column, to + (p * width + j) * size, width)
+    for p in range(done, depth):
+        row, source = elements(like, to + p * width * size, width), pointer(like, b + p * b_step * size)
+        if b_column == 1:
+            for j in range(columns):
+                row[j] = source[j]
+        else:
+            for j in range(columns):
+                row[j] = source[j * b_column]
+        for j in range(columns, width):
+            row[j] = 0
+
+
+@inline
+def pack_rows(like, a, a_row, a_step, depth, rows, to):
+    """ROWS rows of A: to[p * ROWS + r] = A[r, p]; what stands in rows that do not exist is never used."""
+    size, target = size_of(like), elements(like, to, depth * ROWS)
+    for p in range(depth):
+        source = pointer(like, a + p * a_step * size)
+        if a_row == 1 and rows == ROWS:
+            for r in range(ROWS):
+                target[p * ROWS + r] = source[r]
+        else:
+            for r in range(rows):
+                target[p * ROWS + r] = source[r * a_row]
+
+
+@inline
+def finish(row, how, extra, slope):
+    """The epilogue on a piece of a row of C, which has just been computed and is still in the cache."""
+    like, n = row[0], len(row)
+    slopes = elements(like, slope, n)
+    if how == TIMES:
+        for j in range(n):
+            row[j] *= pointer(like, extra)[j]
+    elif how == PLUS:
+        for j in range(n):
+            row[j] += pointer(like, extra)[j]
+    elif how == RELU:
+        for j in range(n):
+            y, d = relu(row[j])
+            row[j], slopes[j] = y, d
+    elif how == GELU:
+        for j in range(n):
+            y, d = gelu(row[j])
+            row[j], slopes[j] = y, d
+    elif how == GELU_TANH:
+        for j in range(n):
+            y, d = gelu_tanh(row[j])
+            row[j], slopes[j] = y, d
+    elif how == SILU:
+        for j in range(n):
+            y, d = silu(row[j])
+            row[j], slopes[j] = y, d
+
+
+# ---------------------------------------------------------------------- the whole product
+
+
+@inline
+def block_height(m, n, threads):
+    """How many rows of C go into one block, so that every thread finds about three blocks; not fewer than 32."""
+    if threads == 1:
+        return m
+    pieces = max(1, 3 * threads // -(-n // COLUMNS))
+    return max(32, -(-m // (pieces * ROWS)) * ROWS)
+
+
+@Worker
+def product_block(memory, args, task):
+    a, a_row, a_step, b, b_step, b_column = args[0], args[1], args[2], args[3], args[4], args[5]
+    bias, c, m, n, k = args[6], args[7], args[8], args[9], args[10]
+    how, extra, slope, sums, height = args[11], args[12], args[13], args[14], args[15]
+    across = -(-n // COLUMNS)
+    i, j = task // across * height, task % across * COLUMNS
+    block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, n, i, min(m, i + height), j, min(n, j + COLUMNS), k,
+          how, extra, slope, sums)  # fmt: skip
+
+
+@inline
+def multiply(worker, a, b, bias, how, extra, slope, sums, c, memory, threads):
+    """C = A B for arrays, by the worker `product_block`; an empty bias, slope or sums is not there."""
+    m, n, k, size = c.shape[0], c.shape[1], b.shape[0], c.itemsize
+    height = block_height(m, n, threads)
+    args = np.array([
+        address(a), a.strides[0] // size, a.strides[1] // size,
+        address(b), b.strides[0] // size, b.strides[1] // size,
+        address(bias) if len(bias) else 0, address(c), m, n, k,
+        how, address(extra), address(slope) if len(slope) else 0, address(sums) if len(sums) else 0, height,
+    ])  # fmt: skip
+    share(worker, memory, args, -(-m // height) * -(-n // COLUMNS), threads)
+
+
+@kernel(
+    *for_dtypes(
+        lambda T: void(
+            int64, strided(T, 2), strided(T, 2), array(T, 1), int64, array(T, 2), array(T, 2, writes=True),
+            array(T, 2, writes=True), array(T, 2, writes=True), int64,
+        )
+    ),
+)  # fmt: skip
+def product_kernel(worker, a, b, bias, how, extra, slope, c, memory, threads):
+    multiply(worker, a, b, bias, how, extra, slope, memory[0, :0], c, memory, threads)
+
+
+def product(
+    a: Array, b: Array, bias: Array | None = None, how: int = NOTHING, extra: Array | None = None,
+    slope: Array | None = None, out: Array | None = None,
+) -> Array:  # fmt: skip
+    """A B + bias and the epilogue `how`, for two-dimensional arrays of one dtype with any strides."""
+    (m, k), n = a.shape, b.shape[1]
+    dtype = a.dtype
+    c = np.empty((m, n), dtype) if out is None else out
+    if k == 0 or c.size == 0:
+        raise ValueError("product: nothing to multiply")
+    threads = threads_for(0.02 * m * n * k)
+    none, nothing = NONE[dtype]
+    product_kernel[dtype](
+        product_block[dtype], a, b, none if bias is None else bias, how, nothing if extra is None else extra,
+        nothing if slope is None else slope, c, memory_for(dtype, threads), threads,
+    )  # fmt: skip
+    return c

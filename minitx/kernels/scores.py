@@ -1,0 +1,262 @@
+"""Blocks of attention scores, keys down and queries across: what kernels/attention.py does to them, step by step.
+
+Everything here works on addresses (pointer.py). A block is (keys, width): row j holds one key's scores for all queries.
+What a task needs to know stands in one array of integers, `args`, at the places named below.
+"""
+# mypy: allow-untyped-defs, no-check-untyped-defs
+from __future__ import annotations
+
+import numpy as np
+
+from minitx.kernels.compile import exact, inline
+from minitx.kernels.dropout import kept
+from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, pointer, real, size_of
+from minitx.kernels.tile import BYTES, ROWS, half_tile, tile, transpose
+from minitx.kernels.vectormath import const, exp, tanh
+
+# Arrays: the address, and after it the steps of the axes batch, head and row, in elements.
+Q, K, V, O, DO, DQ, DK, DV, SAVED, LO, HI, BIAS, MASK, DZ = range(0, 56, 4)
+# Numbers: sizes; scale and softcap (0: none); dropout's key, limit (0: none) and factor; steps of the keys' axis.
+B_, H_, H_KV, T_, S_, D, D_V, SCALE, CAP, KEY, LIMIT, FACTOR, BIAS_STEP, MASK_STEP, WIDTH = range(56, 71)
+COUNT = 71
+
+
+@inline
+def row_of(like, at, i, step, n):
+    """The first n elements of row i, where rows are `step` elements apart."""
+    return elements(like, at + i * step * size_of(like), n)
+
+
+@inline
+def place(like, args, what, b, h, i):
+    """The address of row i of head h of batch row b."""
+    return args[what] + (b * args[what + 1] + h * args[what + 2] + i * args[what + 3]) * size_of(like)
+
+
+@inline
+def multiply(like, m, k, n, a, a_row, a_step, b, b_step, more, c, c_row):
+    """C = A B, or C += A B where `more`: (m, k) (k, n), n a multiple of one vector; nothing is packed."""
+    keep_apart()
+    size, width = size_of(like), 2 * BYTES // size_of(like)
+    for i in range(0, m, ROWS):
+        a_at, rows = a + i * a_row * size, min(ROWS, m - i)
+        for j in range(0, n, width):
+            b_at, to = b + j * size, c + (i * c_row + j) * size
+            start = to if more else 0
+            if j + width <= n:
+                tile(like, k, a_at, a_row, a_step, b_at, b_step, start, c_row, to, c_row, rows)
+            else:
+                half_tile(like, k, a_at, a_row, a_step, b_at, b_step, start, c_row, to, c_row, rows)
+
+
+@inline
+def turned(like, source, source_row, rows, columns, width, target, factor):
+    """target (columns, width) = factor * source (rows, columns)ᵀ; zeros for the target's columns from `rows` on."""
+    size, lanes = size_of(like), BYTES // size_of(like)
+    whole = columns // lanes * lanes if rows == width else 0
+    for i in range(0, width, lanes):
+        for c in range(0, whole, lanes):
+            transpose(like, source + (i * source_row + c) * size, source_row, target + (c * width + i) * size, width)
+    out = elements(like, target, columns * width)
+    for i in range(rows):
+        row = row_of(like, source, i, source_row, columns)
+        for c in range(whole, columns):
+            out[c * width + i] = row[c]
+    for c in range(columns):
+        for i in range(rows, width):
+            out[c * width + i] = 0
+    for x in range(columns * width):
+        out[x] *= factor
+
+
+@inline
+def padded(like, source, source_row, rows, columns, target, width):
+    """target (rows, width) = source (rows, columns) and zeros."""
+    for i in range(rows):
+        row, out = row_of(like, source, i, source_row, columns), row_of(like, target, i, width, width)
+        for c in range(columns):
+            out[c] = row[c]
+        for c in range(columns, width):
+            out[c] = 0
+
+
+@inline
+def vectors(like, n):
+    """n rounded up to whole vectors."""
+    lanes = BYTES // size_of(like)
+    return (n + lanes - 1) // lanes * lanes
+
+
+@inline
+def union(args, b, i0, rows, lo, hi, width):
+    """The intervals of queries i0, i0 + 1, ... in lo, hi (empty where there is no query), and one around all."""
+    low, high, integer = args[S_], 0, args[0]
+    los = elements(integer, args[LO] + b * args[LO + 1] * 8, args[T_])
+    his = elements(integer, args[HI] + b * args[LO + 1] * 8, args[T_])
+    for i in range(width):
+        lo[i] = hi[i] = 0
+        if i < rows and los[i0 + i] < his[i0 + i]:
+            lo[i], hi[i] = los[i0 + i], his[i0 + i]
+            low, high = min(low, los[i0 + i]), max(high, his[i0 + i])
+    return low, high
+
+
+@inline
+def adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, slope):
+    """Scores → logits, in place: cap, bias, -inf where the query may not see the key; at `slope` dc/ds, if asked."""
+    size, cap, minus_infinity = size_of(like), cast(like, real(args[CAP])), cast(like, -np.inf)
+    if cap > 0:
+        z, slopes = elements(like, s, keys * width), elements(like, slope, keys * width)
+        for x in range(keys * width):
+            t = tanh(z[x] / cap)
+            z[x] = cap * t
+            if slope:
+                slopes[x] = cast(like, 1) - t * t
+    if args[BIAS]:
+        step = args[BIAS + 3]
+        for j in range(keys):
+            row = row_of(like, s, j, width, rows)
+            at = b * args[BIAS + 1] + h * args[BIAS + 2] + i0 * step + (j0 + j) * args[BIAS_STEP]
+            bias = pointer(like, args[BIAS] + at * size)
+            for i in range(rows):
+                row[i] += bias[i * step]
+    if args[MASK]:
+        step = args[MASK + 3]
+        for j in range(keys):
+            row = row_of(like, s, j, width, rows)
+            at = b * args[MASK + 1] + h * args[MASK + 2] + i0 * step + (j0 + j) * args[MASK_STEP]
+            allowed = pointer(np.uint8(0), args[MASK] + at)
+            for i in range(rows):
+                row[i] = row[i] if allowed[i * step] else minus_infinity
+    inside = True
+    for i in range(rows):
+        inside = inside and lo[i] <= j0 and hi[i] >= j0 + keys
+    if not inside:
+        for j in range(keys):
+            row = row_of(like, s, j, width, width)
+            position = cast(like, j0 + j)
+            for i in range(width):
+                row[i] = row[i] if lo[i] <= position and position < hi[i] else minus_infinity
+
+
+@inline
+def running_softmax(like, s, width, keys, top, total, shrink):
+    """Scores → exp(score - top), and top, total brought up to date; what was summed before is to shrink by `shrink`."""
+    row = width * size_of(like)
+    for i in range(width):
+        shrink[i] = top[i]
+    # Four keys at a time: less traffic with `top` and `total`.
+    fours = keys // 4 * 4
+    for j in range(0, fours, 4):
+        a, b, c, d = four_rows(like, s + j * row, width)
+        for i in range(width):
+            top[i] = larger(larger(larger(larger(top[i], a[i]), b[i]), c[i]), d[i])
+    for j in range(fours, keys):
+        a = elements(like, s + j * row, width)
+        for i in range(width):
+            top[i] = larger(top[i], a[i])
+    for i in range(width):
+        at = seen(top[i])
+        shrink[i] = exp(shrink[i] - at)
+        total[i] *= shrink[i]
+    for j in range(0, fours, 4):
+        a, b, c, d = four_rows(like, s + j * row, width)
+        for i in range(width):
+            at = seen(top[i])
+            w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
+            a[i], b[i], c[i], d[i] = w, x, y, z
+            total[i] = plus(plus(plus(plus(total[i], w), x), y), z)
+    for j in range(fours, keys):
+        a = elements(like, s + j * row, width)
+        for i in range(width):
+            a[i] = exp(a[i] - seen(top[i]))
+            total[i] = plus(total[i], a[i])
+
+
+@inline
+def again(like, p, width, keys, top, inverse):
+    """Logits → weights, with the maximum and the sum of the forward pass."""
+    row, fours = width * size_of(like), keys // 4 * 4
+    for j in range(0, fours, 4):
+        a, b, c, d = four_rows(like, p + j * row, width)
+        for i in range(width):
+            at, scale = top[i], inverse[i]
+            w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
+            a[i], b[i], c[i], d[i] = w * scale, x * scale, y * scale, z * scale
+    for j in range(fours, keys):
+        a = elements(like, p + j * row, width)
+        for i in range(width):
+            a[i] = exp(a[i] - top[i]) * inverse[i]
+
+
+@inline
+def softmax_backward(like, p, dp, width, keys, delta, factor):
+    """dp becomes dz = (w * dw - w * delta) * factor."""
+    for j in range(keys):
+        w, dw = row_of(like, p, j, width, width), row_of(like, dp, j, width, width)
+        for i in range(width):
+            dw[i] = w[i] * (dw[i] - delta[i]) * factor  # term 1 - term 2
+
+
+@inline
+def drop(like, args, p, width, b, h, i0, rows, j0, keys):
+    """p *= m, the dropout factors of these pairs."""
+    factor, zero = cast(like, real(args[FACTOR])), cast(like, 0)
+    for j in range(keys):
+        row = row_of(like, p, j, width, width)
+        first = ((b * args[H_] + h) * args[T_] + i0) * args[S_] + j0 + j
+        for i in range(rows):
+            row[i] *= factor if kept(args[KEY], first + i * args[S_], args[LIMIT]) else zero
+
+
+@inline
+def four_rows(like, at, width):
+    return (
+        row_of(like, at, 0, width, width), row_of(like, at, 1, width, width),
+        row_of(like, at, 2, width, width), row_of(like, at, 3, width, width),
+    )  # fmt: skip
+
+
+@exact
+def plus(x, y):
+    """A sum over keys is one chain in their order, so that it does not matter how they are grouped here."""
+    return x + y
+
+
+@exact
+def larger(x, y):
+    return y if y > x else x
+
+
+@exact
+def seen(top):
+    """What to subtract: 0 for a query that has seen nothing yet, since exp(-inf - 0) = 0."""
+    return top if top > -np.inf else const(top, 0.0, 0.0)
+
+
+@inline
+def arguments(
+    q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, scale, cap, key, limit, factor
+):  # fmt: skip
+    """Addresses and steps (in elements) of everything, in the places named at the top."""
+    args = np.zeros(COUNT, np.int64)
+    size = q.itemsize
+    for at, x in ((Q, q), (K, k), (V, v), (BIAS, bias), (DO, do)):
+        args[at] = address(x) if x.size else 0
+        for axis in range(3):
+            args[at + 1 + axis] = x.strides[axis] // size
+    for at, x in ((O, o), (DQ, dq), (DK, dk), (DV, dv), (DZ, dz), (SAVED, saved)):
+        args[at] = address(x) if x.size else 0
+        args[at + 1], args[at + 2], args[at + 3] = x.strides[0] // size, x.strides[2] // size, x.strides[1] // size
+    args[BIAS_STEP] = bias.strides[3] // size
+    args[MASK] = address(mask) if mask.size else 0
+    for axis in range(3):
+        args[MASK + 1 + axis] = mask.strides[axis]
+    args[MASK_STEP] = mask.strides[3]
+    args[LO], args[HI], args[LO + 1] = address(lo), address(hi), lo.shape[1] if lo.shape[0] > 1 else 0
+    args[B_], args[H_], args[T_], args[D] = q.shape
+    args[H_KV], args[S_], args[D_V] = k.shape[1], k.shape[2], v.shape[3]
+    args[SCALE], args[CAP], args[FACTOR] = bits(scale), bits(cap), bits(factor)
+    args[WIDTH] = width
+    args[KEY], args[LIMIT] = np.int64(key), np.int64(limit)
+    return args

@@ -1,0 +1,58 @@
+"""The activations inside kernels: the value and the slope of each, together, since they share most of their work.
+
+A forward pass that stores the slopes instead of x leaves its backward pass a single product, dx = dy * slope.
+"""
+# mypy: allow-untyped-defs, no-check-untyped-defs
+from __future__ import annotations
+
+from minitx.kernels import vectormath
+from minitx.kernels.compile import exact
+from minitx.kernels.vectormath import const, max_nan, min_nan, normal
+
+
+@exact
+def relu(x):
+    zero = const(x, 0.0, 0.0)
+    return max_nan(x, zero), const(x, 1.0, 1.0) if x > zero else zero
+
+
+@exact
+def gelu(x):
+    """x Φ(x); slope Φ(x) + x φ(x). Beyond ±40 the share is 0 or 1 to the last digit, and -inf * 0 is avoided."""
+    share, density = normal(x)
+    below = max_nan(x, const(x, -40.0, -40.0))
+    return below * share, share + min_nan(below, const(x, 40.0, 40.0)) * density
+
+
+@exact
+def gelu_tanh(x):
+    """x σ(u) with u = a (x + b x³); slope σ(u) + x σ'(u) du/dx."""
+    a, b = const(x, 1.5957691216057308, 1.5957691216057308), const(x, 0.044715, 0.044715)  # 2 √(2/π)
+    below = max_nan(x, const(x, -40.0, -40.0))
+    v = min_nan(below, const(x, 40.0, 40.0))
+    share = vectormath.sigmoid(a * (v + b * v * v * v))
+    other = vectormath.sigmoid(-a * (v + b * v * v * v))  # 1 - share, without cancelling
+    return below * share, share + v * share * other * a * (const(x, 1.0, 1.0) + const(x, 3.0, 3.0) * b * v * v)
+
+
+@exact
+def silu(x):
+    """x σ(x); slope σ(x) + x σ'(x)."""
+    below = max_nan(x, const(x, -800.0, -800.0))
+    v = min_nan(below, const(x, 800.0, 800.0))
+    share = vectormath.sigmoid(v)
+    return below * share, share + v * share * vectormath.sigmoid(-v)
+
+
+@exact
+def tanh(x):
+    """tanh(x); slope 1 - tanh(x)²."""
+    y = vectormath.tanh(x)
+    return y, const(x, 1.0, 1.0) - y * y
+
+
+@exact
+def sigmoid(x):
+    """σ(x); slope σ(x) σ(-x), which loses nothing at either end."""
+    y = vectormath.sigmoid(x)
+    return y, y * vectormath.sigmoid(-x)

@@ -1,0 +1,184 @@
+"""The register tile: the one piece of machine code that all matrix products (and attention) are made of.
+
+                     b_step (one row of B further)
+                     ↓
+           B   p: [ b₀ b₁ ... b₁₅ | b₁₆ ... b₃₁ ]        2 vectors are loaded ...
+                     ↓                ↓
+    A  p:          ┌────────────────┬────────────────┐
+      row 0  a₀ →  │ acc₀₀ += a₀ b  │ acc₀₁ += a₀ b  │   ... and meet each of 8 numbers of A,
+      row 1  a₁ →  │ acc₁₀ += a₁ b  │ acc₁₁ += a₁ b  │       copied to all lanes of a vector:
+        ...        │      ...       │      ...       │       16 fused multiply-adds for 10 loads
+      row 7  a₇ →  │ acc₇₀ += a₇ b  │ acc₇₁ += a₇ b  │
+                   └────────────────┴────────────────┘
+    and again for p = 0, 1, ..., k - 1; then C = acc, or C = start + acc
+
+The 16 accumulators (ROWS x 2 vectors) never leave the CPU's registers while p runs. A compiler does not find this form
+by itself: the usual three loops reach a third of it. Each acc is one chain of multiply-adds in the order of p, whatever
+the place of the tile in the matrix: that is why results do not depend on what else is being computed.
+
+Memory is given by addresses (pointer.py) and steps in elements; B's 32 columns must be neighbours.
+"""
+# mypy: allow-untyped-defs, no-check-untyped-defs
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+
+from minitx.kernels.compile import intrinsic
+from minitx.kernels.pointer import i32, i64
+from minitx.kernels.say import once
+
+
+def vector_bits() -> int:
+    """Width of the CPU's vectors with fused multiply-add: 512 (AVX-512), 256 (AVX2), 0 for anything else."""
+    features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+    if "+avx512f" in features:
+        return 512
+    if "+avx2" in features and "+fma" in features:
+        return 256
+    once("this CPU has neither AVX-512 nor AVX2: matrix products and attention are left to NumPy")
+    return 0
+
+
+insert_function: Any = cgutils.get_or_insert_function
+
+BITS = vector_bits()
+VECTORS = 2  # vectors in a row of the tile
+ROWS = 8 if BITS != 256 else 6  # AVX-512 has 32 registers: 16 + 2 + what is copied. AVX2 has 16: 12 + 2 + 1
+BYTES = (BITS or 512) // 8  # one vector
+
+
+@intrinsic
+def tile(
+    typingctx: Any, like: Any, k: Any, a: Any, a_row: Any, a_step: Any, b: Any, b_step: Any,
+    start: Any, start_row: Any, c: Any, c_row: Any, rows: Any,
+) -> Any:  # fmt: skip
+    """C[:rows] = start + A B, for A (rows, k) at address a, B (k, 2 vectors) at b, C (rows, 2 vectors) at c.
+
+    Element (r, p) of A stands at a + r * a_row + p * a_step; row p of B at b + p * b_step; row r of `start` at
+    start + r * start_row (start_row 0: one row for all, a bias; start = 0: nothing is added). k >= 1, and `like` is any
+    number of the matrices' type.
+    """
+    return types.void(like, *[types.int64] * 11), _tile_code(2)
+
+
+@intrinsic
+def half_tile(
+    typingctx: Any, like: Any, k: Any, a: Any, a_row: Any, a_step: Any, b: Any, b_step: Any,
+    start: Any, start_row: Any, c: Any, c_row: Any, rows: Any,
+) -> Any:  # fmt: skip
+    """The same, one vector wide: for what is left at the right edge."""
+    return types.void(like, *[types.int64] * 11), _tile_code(1)
+
+
+def _tile_code(vectors: int) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, k, a, a_row, a_step, b, b_step, start, start_row, c, c_row, rows = args
+        scalar = context.get_value_type(signature.args[0])
+        size = signature.args[0].bitwidth // 8
+        lanes = BYTES // size
+        vector = ir.VectorType(scalar, lanes)
+        fma_type = ir.FunctionType(vector, [vector] * 3)
+        fma = insert_function(builder.module, fma_type, f"llvm.fma.v{lanes}f{size * 8}")
+
+        def element(base: Any, offset: Any) -> Any:
+            return builder.gep(base, [offset])
+
+        def vector_at(base: Any, j: int) -> Any:
+            return builder.bitcast(builder.gep(base, [i64(j * lanes)]), vector.as_pointer())
+
+        def copied(x: Any) -> Any:  # one number in all lanes
+            undefined = ir.Constant(vector, ir.Undefined)
+            one = builder.insert_element(undefined, x, i32(0))
+            return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(i32, lanes), [0] * lanes))
+
+        a, b, start, c = (builder.inttoptr(x, scalar.as_pointer()) for x in (a, b, start, c))
+        # A tile with fewer rows reads its last row again instead of what lies behind it, and stores nothing of that.
+        last = builder.sub(rows, i64(1))
+        a_rows = []
+        for r in range(ROWS):
+            inside = builder.select(builder.icmp_signed("<", i64(r), last), i64(r), last)
+            a_rows.append(element(a, builder.mul(inside, a_row)))
+
+        # for p in range(k):
+        before, loop, after = builder.block, builder.append_basic_block("p"), builder.append_basic_block("store")
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        p = builder.phi(i64)
+        acc = [[builder.phi(vector) for _ in range(vectors)] for _ in range(ROWS)]
+        a_offset, b_row = builder.mul(p, a_step), element(b, builder.mul(p, b_step))
+        bs = [builder.load(vector_at(b_row, j), align=size) for j in range(vectors)]
+        new = []
+        for r in range(ROWS):
+            x = copied(builder.load(element(a_rows[r], a_offset)))
+            new.append([builder.call(fma, [x, bs[j], acc[r][j]]) for j in range(vectors)])
+        p_next = builder.add(p, i64(1))
+        builder.cbranch(builder.icmp_signed("<", p_next, k), loop, after)
+        p.add_incoming(i64(0), before)
+        p.add_incoming(p_next, loop)
+        for r in range(ROWS):
+            for j in range(vectors):
+                acc[r][j].add_incoming(ir.Constant(vector, None), before)  # zeros
+                acc[r][j].add_incoming(new[r][j], loop)
+
+        # C = acc, or start + acc
+        builder.position_at_end(after)
+        alone = builder.icmp_signed("==", args[7], i64(0))
+        for r in range(ROWS):
+            with builder.if_then(builder.icmp_signed("<", i64(r), rows)):
+                to, add = element(c, builder.mul(c_row, i64(r))), element(start, builder.mul(start_row, i64(r)))
+                with builder.if_else(alone) as (then, otherwise):
+                    with then:
+                        for j in range(vectors):
+                            builder.store(new[r][j], vector_at(to, j), align=size)
+                    with otherwise:
+                        for j in range(vectors):
+                            total = builder.fadd(builder.load(vector_at(add, j), align=size), new[r][j])
+                            builder.store(total, vector_at(to, j), align=size)
+        return context.get_dummy_value()
+
+    return codegen
+
+
+@intrinsic
+def transpose(typingctx: Any, like: Any, source: Any, source_row: Any, target: Any, target_row: Any) -> Any:
+    """A square block, one vector wide and high, from rows to columns, within registers.
+
+    By halves: exchanging numbers between neighbouring rows transposes 2 x 2 blocks; exchanging pairs, then fours,
+    then eights between rows 2, 4, 8 apart does the same to blocks of blocks.
+    """
+    signature = types.void(like, *[types.int64] * 4)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, source, source_row, target, target_row = args
+        scalar = context.get_value_type(signature.args[0])
+        size = signature.args[0].bitwidth // 8
+        lanes = BYTES // size
+        vector = ir.VectorType(scalar, lanes)
+        source, target = (builder.inttoptr(x, scalar.as_pointer()) for x in (source, target))
+
+        def row(base: Any, step: Any, r: int) -> Any:
+            return builder.bitcast(builder.gep(base, [builder.mul(step, i64(r))]), vector.as_pointer())
+
+        rows = [builder.load(row(source, source_row, r), align=size) for r in range(lanes)]
+        width = 1
+        while width < lanes:
+            # Of rows r and r + width the first keeps its even blocks, and its odd ones become the other's even ones.
+            low = [i if not i & width else lanes + i - width for i in range(lanes)]
+            high = [i + width if not i & width else lanes + i for i in range(lanes)]
+            for r in range(lanes):
+                if not r & width:
+                    x, y = rows[r], rows[r + width]
+                    for to, places in ((r, low), (r + width, high)):
+                        pick = ir.Constant(ir.VectorType(i32, lanes), places)
+                        rows[to] = builder.shuffle_vector(x, y, pick)
+            width *= 2
+        for r in range(lanes):
+            builder.store(rows[r], row(target, target_row, r), align=size)
+        return context.get_dummy_value()
+
+    return signature, codegen

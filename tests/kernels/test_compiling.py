@@ -1,0 +1,137 @@
+"""How kernels are compiled, kept, and done without; threads and forks."""
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="numba is not installed")
+
+from minitx.kernels import compile as compiling
+from minitx.kernels import parallel, say
+from minitx.kernels.compile import CannotCompile, array, for_dtypes, kernel
+from minitx.kernels.matmul import product
+
+SMALL = """
+import numpy as np
+from minitx.kernels.normalization import layer_norm
+x = np.arange(12, dtype=np.float32).reshape(3, 4)
+y, backward = layer_norm(x)
+from minitx.ops import layer_norm as op
+assert np.abs(y - op.definition(x)[0]).max() < 1e-6
+"""
+
+
+def run(code, wait=True, **environment):
+    command, environment = [sys.executable, "-W", "error", "-c", code], os.environ | environment
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return finished(process) if wait else process
+
+
+def finished(process):
+    out, err = process.communicate(timeout=110)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def test_first_use_says_so_once_and_the_second_is_quiet(tmp_path):
+    _, err = run(SMALL, NUMBA_CACHE_DIR=str(tmp_path))
+    assert err.count("minitx: compiling kernels for this CPU (once) ...") == 1
+    assert run(SMALL, NUMBA_CACHE_DIR=str(tmp_path)) == ("", "")
+
+
+def test_several_processes_at_once(tmp_path):
+    code = SMALL.replace("np.float32", "np.dtype(__import__('sys').argv[1] if 0 else DTYPE)")
+    both = [run(f"DTYPE = {name!r}\n{code}", wait=False, NUMBA_CACHE_DIR=str(tmp_path)) for name in ("f4", "f8", "f4")]
+    for process in both:
+        finished(process)
+    for name in ("f4", "f8"):
+        assert run(f"DTYPE = {name!r}\n{code}", NUMBA_CACHE_DIR=str(tmp_path)) == ("", "")
+
+
+def test_nowhere_to_write_says_so_once(tmp_path):
+    (tmp_path / "file").write_text("not a folder", encoding="utf-8")
+    _, err = run(SMALL, NUMBA_CACHE_DIR=str(tmp_path / "file"))
+    assert err.count("no place to keep compiled kernels") == 1
+
+
+def test_without_numba_it_says_so_once():
+    code = """
+import sys
+sys.modules["numba"] = None
+from minitx import Tensor
+from minitx.ops import gelu, layer_norm, linear, softmax
+x = Tensor([[1.0, 2.0], [3.0, 5.0]])
+layer_norm(gelu(linear(x, x)))
+"""
+    _, err = run(code)
+    assert err.count("minitx: numba is not installed") == 1
+    assert len(err.splitlines()) == 1
+
+
+def test_what_cannot_be_compiled_is_said_once(capsys, monkeypatch):
+    monkeypatch.setattr(say, "_said", set())
+    signatures = for_dtypes(lambda T: compiling.types.void(array(T, 1)))
+
+    @kernel(*signatures)
+    def impossible(x):
+        return x.no_such_thing
+
+    for _ in range(2):
+        with pytest.raises(CannotCompile):
+            impossible[np.dtype(np.float32)]
+    assert capsys.readouterr().err.count("a kernel could not be compiled here") == 1
+    with pytest.raises(CannotCompile, match="int64"):
+        impossible[np.dtype(np.int64)]
+
+
+def test_the_fingerprint_knows_the_flags(monkeypatch):
+    before = compiling.fingerprint()
+    assert before == compiling.fingerprint()
+    monkeypatch.setattr(compiling.config, "BOUNDSCHECK", 1)
+    assert compiling.fingerprint() != before
+
+
+def test_set_threads_refuses_what_cannot_be():
+    before = parallel.get_threads()
+    for n in (0, -1, 10_000):
+        with pytest.raises(ValueError, match="the number of cores"):
+            parallel.set_threads(n)
+    assert parallel.get_threads() == before
+
+
+def test_the_environment_sets_the_threads():
+    code = "from minitx.kernels.parallel import get_threads; print(get_threads())"
+    assert run(code, MINITX_NUM_THREADS="1")[0].strip() == "1"
+    out, err = run(code, MINITX_NUM_THREADS="many")
+    assert int(out) >= 1
+    assert "MINITX_NUM_THREADS=many ignored" in err
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_computes_on():
+    """GNU OpenMP would kill a child that uses the pool its parent has started: it runs with one thread."""
+    code = """
+import os, numpy as np
+from minitx.kernels.matmul import product
+a = np.random.default_rng(0).standard_normal((300, 300)).astype(np.float32)
+first = product(a, a)
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if (product(a, a) == first).all() else 3)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    run(code)
+
+
+def test_python_threads_may_call_kernels_at_once():
+    from concurrent.futures import ThreadPoolExecutor
+
+    rng = np.random.default_rng(0)
+    a = [rng.standard_normal((200, 200)).astype(np.float32) for _ in range(8)]
+    expected = [product(x, x) for x in a]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for got, right in zip(pool.map(lambda x: product(x, x), a), expected):
+                np.testing.assert_array_equal(got, right)

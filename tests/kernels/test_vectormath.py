@@ -1,0 +1,152 @@
+"""exp, sigmoid, tanh, erf and Φ inside kernels against NumPy in float64: errors in units in the last place."""
+# ruff: noqa: E402
+import math
+
+import numpy as np
+import pytest
+
+numba = pytest.importorskip("numba", reason="numba is not installed")
+
+from numba import void
+
+from minitx.kernels import erfc as reference
+from minitx.kernels import vectormath
+from minitx.kernels.compile import array, for_dtypes, kernel
+
+MAPS = for_dtypes(lambda T: void(array(T, 1), array(T, 1, writes=True)))
+exp, sigmoid, tanh, erf, normal = (getattr(vectormath, n) for n in ("exp", "sigmoid", "tanh", "erf", "normal"))
+
+
+@kernel(*MAPS)
+def map_exp(x, y):
+    for i in range(len(x)):
+        y[i] = exp(x[i])
+
+
+@kernel(*MAPS)
+def map_sigmoid(x, y):
+    for i in range(len(x)):
+        y[i] = sigmoid(x[i])
+
+
+@kernel(*MAPS)
+def map_tanh(x, y):
+    for i in range(len(x)):
+        y[i] = tanh(x[i])
+
+
+@kernel(*MAPS)
+def map_erf(x, y):
+    for i in range(len(x)):
+        y[i] = erf(x[i])
+
+
+@kernel(*MAPS)
+def map_normal(x, y):
+    for i in range(len(x)):
+        y[i] = normal(x[i])[0]
+
+
+def wide_sigmoid(x):
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+def wide_normal(x):
+    a = np.minimum(np.abs(x), 40)
+    b = a * math.sqrt(0.5)
+    # b is rounded, and its square is in an exponent: put right what that does, where a longer type can tell.
+    wide = np.longdouble(a)
+    tail = 0.5 * reference.erfc(b) * np.exp(np.longdouble(b) ** 2 - wide * wide / 2)
+    return np.where(x > 0, 1 - tail, tail).astype(np.float64)
+
+
+# name: kernel, NumPy in float64, largest error in ULP for float32 and for float64
+FUNCTIONS = {
+    "exp": (map_exp, np.exp, 1.0, 1.5),
+    "sigmoid": (map_sigmoid, wide_sigmoid, 2.5, 4.0),
+    "tanh": (map_tanh, np.tanh, 2.6, 4.0),
+    "erf": (map_erf, reference.erf, 3.0, 6.0),
+    "normal": (map_normal, wide_normal, 6.5, 12.0 if np.finfo(np.longdouble).nmant > 52 else 2000.0),
+}
+
+
+def apply(function, x):
+    y = np.empty_like(x)
+    function[x.dtype](x, y)
+    return y
+
+
+def worst(name, x):
+    """The largest error in units in the last place of the right result (of the smallest normal number below it)."""
+    function, wide, *_ = FUNCTIONS[name]
+    with np.errstate(all="ignore"):
+        expected = wide(x.astype(np.float64))
+        unit = np.maximum(np.spacing(np.abs(expected.astype(x.dtype))), np.finfo(x.dtype).smallest_subnormal)
+        got = apply(function, x).astype(np.float64)
+        error = np.abs(got - expected) / unit
+        infinite = ~np.isfinite(expected.astype(x.dtype))
+        np.testing.assert_array_equal(got[infinite].astype(x.dtype), expected[infinite].astype(x.dtype))
+    return error[~infinite].max()
+
+
+def dense(dtype, n=400_000):
+    """Both signs, all magnitudes, and evenly over the range where things happen."""
+    rng = np.random.default_rng(1)
+    lowest, highest = np.log10(np.finfo(dtype).smallest_subnormal), 3
+    magnitudes = 10 ** rng.uniform(lowest, highest, n)
+    return np.concatenate([magnitudes, -magnitudes, rng.uniform(-110, 110, n), rng.uniform(-1, 1, n)]).astype(dtype)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_largest_error_in_ulp(name, dtype):
+    limit = FUNCTIONS[name][2 if dtype == np.float32 else 3]
+    x = dense(dtype)
+    if name == "normal":  # where Φ is a normal number
+        x = x[x > (-12.5 if dtype == np.float32 else -37)]
+    assert worst(name, x) <= limit
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ends_infinities_and_nan(dtype):
+    tiny = np.finfo(dtype).smallest_subnormal
+    x = np.array([0.0, -0.0, tiny, -tiny, np.inf, -np.inf, np.nan, 1e30, -1e30], dtype)
+    zero, one, inf, nan = 0.0, 1.0, np.inf, np.nan
+    expected = {
+        "exp": [one, one, one, one, inf, zero, nan, inf, zero],
+        "sigmoid": [0.5, 0.5, 0.5, 0.5, one, zero, nan, one, zero],
+        "tanh": [zero, -0.0, tiny, -tiny, one, -one, nan, one, -one],
+        "erf": [zero, -0.0, tiny, -tiny, one, -one, nan, one, -one],
+        "normal": [0.5, 0.5, 0.5, 0.5, one, zero, nan, one, zero],
+    }
+    for name, values in expected.items():
+        y = apply(FUNCTIONS[name][0], x)
+        np.testing.assert_array_equal(y, np.array(values, dtype), err_msg=name)
+        np.testing.assert_array_equal(np.signbit(y[:2]), np.signbit(values[:2]), err_msg=name)
+
+
+def test_subnormal_results_of_exp():
+    x = np.linspace(-104.5, -86, 20_001).astype(np.float32)
+    with np.errstate(under="ignore"):
+        expected = np.exp(x.astype(np.float64)).astype(np.float32)
+    difference = np.abs(apply(map_exp, x).astype(np.float64) - expected)
+    assert (difference <= 1.01 * np.spacing(np.maximum(expected, np.float32(1e-45)))).all()
+
+
+def test_pitfall_25_the_tail_does_not_cancel():
+    x = np.array([-6.0, -5.0, -10.0], np.float32)
+    np.testing.assert_allclose(apply(map_normal, x), [9.865876450e-10, 2.866515719e-07, 7.619853024e-24], rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_float32(name):
+    limit, block = FUNCTIONS[name][2], 1 << 24
+    for start in range(0, 1 << 32, block):
+        x = np.arange(start, start + block, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        x = x[np.isfinite(x)]
+        if name == "normal":
+            x = x[x > -12.5]
+        if x.size:
+            assert worst(name, x) <= limit, hex(start)
