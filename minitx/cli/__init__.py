@@ -17,6 +17,7 @@ COMMANDS = {
     "generate": "ask a trained model",
     "card": "what a model is made of, and what it costs: a preset, a trained model, or two side by side",
     "trace": "follow the numbers through a model, op by op",
+    "bench": "time a training step (beside PyTorch's), the engine's overhead, the import",
 }
 
 
