@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,8 +41,9 @@ def run(args: argparse.Namespace) -> int:
     with setting_up():
         card = read(args.source, args.set)
         if args.cost:
-            cost = Cost(card.config, 1 if args.batch is None else args.batch,
-                        card.config.max_length if args.length is None else args.length, args.dtype or "fp32")  # fmt: skip
+            batch = 1 if args.batch is None else args.batch
+            length = card.config.max_length if args.length is None else args.length
+            cost = Cost(card.config, batch, length, args.dtype or "fp32")
         other = None if args.other is None else read(args.other, args.set)
     if args.cost:
         print(show_cost(args.source, cost))
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         print(card.to_json() if args.format == "json" else card.to_toml(), end="")
     else:
         print(f"{args.source}\n")
-        print("\n".join(lines(card.to_dict())))
+        print("\n".join(lines(card.in_effect())))
         print(f"\nfingerprint {card.fingerprint()}\n\n{tree(card.config)}")
     return 0
 
@@ -74,9 +74,8 @@ def read(source: str, settings: list[str]) -> Card:
         return Card.read(path)
     if path.is_dir():
         values = checkpoint.load_card(path)
-        vocabulary = path / checkpoint.TOKENIZER
-        known = json.loads(vocabulary.read_text(encoding="utf-8")) if vocabulary.exists() else None
-        return Card.of_checkpoint(values, known)
+        tokenizer = checkpoint.load_tokenizer(path)
+        return Card.of_checkpoint(values, None if tokenizer is None else tokenizer.to_dict())
     raise UserError(f"{source} is neither a preset nor a folder or file{nearest(source, PRESETS)}")
 
 
@@ -97,7 +96,7 @@ def lines(table: Mapping[str, Any], indent: str = "") -> list[str]:
 
 def side_by_side(one: tuple[str, Card], two: tuple[str, Card]) -> str:
     """Two cards, a line a value, * where they differ; what follows from other values is filled in."""
-    left, right = (flat(filled(card)) for _, card in (one, two))
+    left, right = (flat(card.in_effect()) for _, card in (one, two))
     rows = [("", "", one[0], two[0])]
     for key in dict.fromkeys([*left, *right]):
         a, b = word(left.get(key)), word(right.get(key))
@@ -107,19 +106,6 @@ def side_by_side(one: tuple[str, Card], two: tuple[str, Card]) -> str:
     text = [f"{mark:<1} {key:<{wide[1]}}  {a:<{wide[2]}}  {b}".rstrip() for mark, key, a, b in rows]
     differing = sum(row[0] == "*" for row in rows)
     return "\n".join([*text, "", f"{differing} differ (marked *), {len(rows) - 1 - differing} are the same"])
-
-
-def filled(card: Card) -> dict[str, Any]:
-    from minitx.models.card import PATHS
-
-    values = card.to_dict()
-    for name, value in card.config.resolved().items():
-        *tables, key = PATHS[name].split(".")
-        place = values["model"]
-        for table in tables:
-            place = place[table]
-        place[key] = value
-    return values
 
 
 def word(value: Any) -> str:
@@ -139,7 +125,8 @@ def word(value: Any) -> str:
 
 def show_cost(name: str, cost: Cost) -> str:
     c = cost.config
-    out = [f"{name}: batch {cost.batch}, length {cost.length:,}, {cost.dtype}", "", "parameters"]
+    each = " of source and of target" if c.architecture == "encoder-decoder" else ""
+    out = [f"{name}: batch {cost.batch}, length {cost.length:,}{each}, {cost.dtype}", "", "parameters"]
     total = sum(cost.parameters.values())
     out += [row(part, f"{n:,}", f"{n / total:.1%}") for part, n in cost.parameters.items()]
     out.append(row("total", f"{total:,}"))
@@ -149,6 +136,7 @@ def show_cost(name: str, cost: Cost) -> str:
     out += [row(part, f"{n.forward:,}", f"{n.backward:,}", 24) for part, n in cost.flops.items()]
     whole = sum(cost.flops.values(), Flops(0, 0))
     out.append(row("total", f"{whole.forward:,}", f"{whole.backward:,}", 24))
+    out.append("  (of matrix products and attention; a multiply-add is 2, and a mask counts only the pairs it leaves)")
     out += ["", "memory"]
     for part, n in cost.memory.items():
         elements = n // (COMPUTED if "layer" in part else STORED)[cost.dtype]

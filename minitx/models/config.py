@@ -5,76 +5,122 @@ import dataclasses
 import difflib
 from typing import Any
 
-from minitx.nn.feedforward import ACTIVATIONS
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "architecture": ("encoder-decoder", "decoder"),
-    "norm": ("layer",),
-    "norm_placement": ("pre", "post"),
-    "activation": tuple(ACTIVATIONS),
-    "position": ("sinusoidal", "learned", "none"),
-    "init": ("xavier", "normal"),
-}
+from minitx.models import presets, rules
 
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
     """The architecture. Everything that changes what the weights mean is here, and nothing else.
 
-    `layers` counts the blocks of each stack; `d_ff`, `kv_heads`, `head_dim` follow from the rest where they are None.
-    `dropout` is applied to the embeddings and to each residual branch; `attention_dropout` (to the weights) and
-    `ff_dropout` (inside the feed-forward) are places of their own and equal `dropout` where they are None.
-    `init` "xavier": every weight matrix Glorot uniform, embeddings N(0, 1/d_model); "normal": all N(0, init_std²), and
-    with `scale_residual_init` the last matrix of each residual branch divided by √(number of branches) (GPT-2).
+    Whatever cannot be built is refused when the record is made (models/rules.py). A field that is None follows from
+    others, as the comment beside it says, or is a part that is absent.
     """
 
-    architecture: str = "encoder-decoder"
-    layers: int = 2
+    architecture: str = "encoder-decoder"  # encoder-decoder, decoder, encoder
+    layers: int = 2  # blocks of each stack
     d_model: int = 64
+
+    # attention
     heads: int = 4
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    d_ff: int | None = None
-    vocab_size: int = 32
-    max_length: int = 512
-    dropout: float = 0.1
-    attention_dropout: float | None = None
-    ff_dropout: float | None = None
+    kv_heads: int | None = None  # heads
+    head_dim: int | None = None  # d_model / heads
+    value_dim: int | None = None  # head_dim
+    attention_kernel: str = "textbook"  # textbook, tiled (the same function), linear (an approximation)
+    window: int | None = None  # keys that a query sees, itself and those before it; all
+    window_every: int = 1  # 1: every layer has the window; 2: layers 0, 2, 4, ... have it and the others see all
+    qk_norm: bool = False  # queries and keys are normalised head by head, before they turn
+    attention_scale: float | None = None  # 1 / √head_dim
+    attention_softcap: float | None = None
+    attention_bias: bool | None = None  # of queries, keys and values; bias
+    attention_out_bias: bool | None = None  # of what goes back to the residual stream; attention_bias
+
+    # feed-forward
+    d_ff: int | None = None  # 4 d_model
+    activation: str = "relu"  # or a gate: glu, reglu, geglu, geglu_tanh, swiglu
+    ff_bias: bool | None = None  # bias
+    experts: int = 0  # 0: one network; else so many, of which a token uses experts_per_token
+    experts_per_token: int = 2
+    shared_experts: int = 0  # further ones, which every token uses
+
+    # inputs and output
+    vocab_size: int = 32  # 0 where the inputs are patches
+    max_length: int = 512  # the trained length
     tie_embeddings: bool = True
-    scale_embeddings: bool = True
-    norm: str = "layer"
-    norm_placement: str = "post"
+    scale_embeddings: bool = True  # by √d_model
+    embedding_norm: bool = False  # after token, position and segment are added
+    segments: int = 0  # kinds of segment (token type)
+    patch_dim: int | None = None  # inputs are patches with so many numbers, after a learned CLS vector, and not ids
+    head: str = "language-model"  # masked-lm, classification, tokens; none: logits are the hidden vectors
+    head_bias: bool = False  # of the language-model head
+    head_dense: bool = True  # a layer with tanh between pooling and classes
+    classes: int | None = None  # of a classification (one answer a row) or tokens head (one a token)
+    pooling: str = "first"  # first, mean, last: what a classification reads
+    logit_scale: float | None = None  # 1
+    logit_softcap: float | None = None
+
+    # positions
+    position: str = "sinusoidal"  # learned, rotary, alibi, relative, none
+    rope_base: float = 10000.0
+    rope_dim: int | None = None  # head_dim
+    rope_interleaved: bool = False
+    rope_scaling: dict[str, Any] | None = dataclasses.field(default=None, hash=False)  # see ops/rotary_scaling.py
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+
+    # normalisation
+    norm: str = "layer"  # layer, rms
+    norm_placement: str = "post"  # pre, post, both
     norm_eps: float = 1e-5
-    activation: str = "relu"
-    position: str = "sinusoidal"
-    bias: bool = True
-    head_bias: bool = False
+    norm_bias: bool | None = None  # a LayerNorm has one
+    norm_offset: float = 0.0  # the gain of an RMSNorm is norm_offset + w
+
+    bias: bool = True  # of linear layers, where nothing above says otherwise
+
+    # dropout: of embeddings and residual branches; of the weights of attention; inside the feed-forward
+    dropout: float = 0.1
+    attention_dropout: float | None = None  # dropout
+    ff_dropout: float | None = None  # dropout
+
+    # Initial weights. "xavier": every matrix Glorot uniform, embeddings N(0, 1/d_model); "normal": all N(0, init_std²).
+    # scale_residual_init: the last matrix of each residual branch is divided by √(number of branches), as in GPT-2.
     init: str = "xavier"
     init_std: float = 0.02
     scale_residual_init: bool = False
 
-    @classmethod
-    def original(cls, **changes: Any) -> TransformerConfig:
-        """The base model of Vaswani et al. 2017, table 3 (encoder-decoder, post-norm, sinusoidal, ReLU, tied)."""
-        base: dict[str, Any] = {"layers": 6, "d_model": 512, "heads": 8, "d_ff": 2048, "vocab_size": 37000}
-        return cls._preset(base, changes)
+    def __post_init__(self) -> None:
+        rules.check(self)
 
-    @classmethod
-    def gpt2(cls, **changes: Any) -> TransformerConfig:
-        """GPT-2 small of Radford et al. 2019 (decoder, pre-norm, learned positions, GELU in its tanh form, tied)."""
-        base: dict[str, Any] = {
-            "architecture": "decoder", "layers": 12, "d_model": 768, "heads": 12, "vocab_size": 50257,
-            "max_length": 1024, "norm_placement": "pre",
-            "activation": "gelu_tanh", "position": "learned", "scale_embeddings": False,
-            "init": "normal", "scale_residual_init": True,
-        }  # fmt: skip
-        return cls._preset(base, changes)
+    # ------------------------------------------------------------------ what follows from the fields
 
-    @classmethod
-    def _preset(cls, base: dict[str, Any], changes: dict[str, Any]) -> TransformerConfig:
-        if "d_model" in changes or "d_ff" in changes:
-            base.pop("d_ff", None)  # a scaled-down model keeps the ratio d_ff = 4 d_model
-        return cls.from_dict(base | changes)
+    @property
+    def head_width(self) -> int:
+        """head_dim as a number."""
+        return self.d_model // self.heads if self.head_dim is None else self.head_dim
+
+    def resolved(self) -> dict[str, Any]:
+        """All fields as they act: numbers where None follows from others, None where a field has nothing to act on."""
+        values = self.to_dict()
+
+        def follow(name: str, value: Any) -> None:
+            if values[name] is None:
+                values[name] = value
+
+        follow("kv_heads", self.heads)
+        follow("head_dim", self.head_width)
+        follow("value_dim", values["head_dim"])
+        follow("attention_scale", values["head_dim"] ** -0.5)
+        follow("attention_bias", self.bias)
+        follow("attention_out_bias", values["attention_bias"])
+        follow("d_ff", 4 * self.d_model)
+        follow("ff_bias", self.bias)
+        follow("norm_bias", self.norm == "layer")
+        follow("logit_scale", 1.0)
+        follow("attention_dropout", self.dropout)
+        follow("ff_dropout", self.dropout)
+        follow("rope_dim", values["head_dim"])
+        return values | dict.fromkeys(rules.without_effect(self))
+
+    # ------------------------------------------------------------------ as plain data
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TransformerConfig:
@@ -93,35 +139,54 @@ class TransformerConfig:
     def replace(self, **changes: Any) -> TransformerConfig:
         return self.from_dict(self.to_dict() | changes)
 
-    def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                close = difflib.get_close_matches(str(value), allowed, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                raise ValueError(f"{name} is one of {', '.join(allowed)}, not {value!r}{hint}")
-        for name in ("layers", "d_model", "heads", "kv_heads", "head_dim", "d_ff", "vocab_size", "max_length"):
-            value = getattr(self, name)
-            if value is None and name in ("kv_heads", "head_dim", "d_ff"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is a whole number, at least 1, not {value!r}")
-        for name in ("dropout", "attention_dropout", "ff_dropout"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 <= value < 1):
-                raise ValueError(f"{name} is a probability, 0 <= p < 1, not {value!r}")
-        for name in ("norm_eps", "init_std"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"{name} is a positive number, not {value!r}")
-        for name in ("tie_embeddings", "scale_embeddings", "bias", "head_bias", "scale_residual_init"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} is true or false, not {getattr(self, name)!r}")
-        if self.head_dim is None and self.d_model % self.heads:
-            raise ValueError(
-                f"heads divides d_model unless head_dim is given: {self.heads} heads, d_model {self.d_model}"
-            )
-        if self.heads % (self.kv_heads or self.heads):
-            raise ValueError(
-                f"kv_heads divides heads, each serving as many queries: {self.heads} heads, {self.kv_heads} kv_heads"
-            )
+    # ------------------------------------------------------------------ presets: models/presets.py has their values
+
+    @classmethod
+    def original(cls, **changes: Any) -> TransformerConfig:
+        """The base model of Vaswani et al. 2017 (encoder-decoder, post-norm, sinusoidal, ReLU, tied)."""
+        return cls.from_dict(presets.values("original", changes))
+
+    @classmethod
+    def bert(cls, **changes: Any) -> TransformerConfig:
+        """BERT base of Devlin et al. 2019 (encoder, masked tokens, segments)."""
+        return cls.from_dict(presets.values("bert", changes))
+
+    @classmethod
+    def gpt2(cls, **changes: Any) -> TransformerConfig:
+        """GPT-2 small of Radford et al. 2019 (decoder, pre-norm, learned positions, GELU in its tanh form, tied)."""
+        return cls.from_dict(presets.values("gpt2", changes))
+
+    @classmethod
+    def t5(cls, **changes: Any) -> TransformerConfig:
+        """T5 base of Raffel et al. 2020 (encoder-decoder, relative bias, RMSNorm, no biases)."""
+        return cls.from_dict(presets.values("t5", changes))
+
+    @classmethod
+    def llama(cls, **changes: Any) -> TransformerConfig:
+        """Llama 3 8B of Dubey et al. 2024 (decoder, pre-RMSNorm, RoPE, grouped heads, SwiGLU)."""
+        return cls.from_dict(presets.values("llama", changes))
+
+    @classmethod
+    def mistral(cls, **changes: Any) -> TransformerConfig:
+        """Mistral 7B of Jiang et al. 2023 (as llama, with a window)."""
+        return cls.from_dict(presets.values("mistral", changes))
+
+    @classmethod
+    def mixtral(cls, **changes: Any) -> TransformerConfig:
+        """Mixtral 8x7B of Jiang et al. 2024 (as llama, with a mixture of experts)."""
+        return cls.from_dict(presets.values("mixtral", changes))
+
+    @classmethod
+    def gemma2(cls, **changes: Any) -> TransformerConfig:
+        """Gemma 2 2B of the Gemma Team 2024 (norms on both sides, soft caps, GEGLU, a window in every other layer)."""
+        return cls.from_dict(presets.values("gemma2", changes))
+
+    @classmethod
+    def mpt(cls, **changes: Any) -> TransformerConfig:
+        """MPT-7B of MosaicML 2023 (decoder, ALiBi, no biases at all)."""
+        return cls.from_dict(presets.values("mpt", changes))
+
+    @classmethod
+    def vit(cls, **changes: Any) -> TransformerConfig:
+        """ViT-B/16 of Dosovitskiy et al. 2021 (encoder of image patches, classification)."""
+        return cls.from_dict(presets.values("vit", changes))

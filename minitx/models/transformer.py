@@ -1,43 +1,29 @@
 """The Transformer: embeddings, a stack or two of blocks, and a head that turns hidden vectors into scores of tokens.
 
-`_Builder` reads the configuration; the forward passes only follow the data.
+models/builder.py reads the configuration; the forward passes only follow the data.
 """
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitx.models.builder import Builder
 from minitx.models.config import TransformerConfig
-from minitx.nn import (
-    DecoderBlock,
-    Dropout,
-    Embedding,
-    EncoderBlock,
-    FeedForward,
-    LayerNorm,
-    LearnedPositions,
-    Linear,
-    Module,
-    MultiHeadAttention,
-    NoPositions,
-    PostNorm,
-    PreNorm,
-    Residual,
-    SinusoidalPositions,
-)
-from minitx.nn.init import Init, normal, xavier_uniform
-from minitx.tensor import Array, Tensor
+from minitx.nn import Aux, Dropout, Module, Usage
+from minitx.op import Array
+from minitx.tensor import Tensor
 
 
 class Output(NamedTuple):
     """What a model returns; nothing is stored on modules."""
 
-    logits: Tensor  # (B, T, V) scores for the next token
+    logits: Tensor  # (B, T, V) scores for the next token; of a classification head (B, classes)
     hidden: Tensor  # (B, T, d_model) the vectors that the head reads
-    aux_losses: dict[str, Tensor]  # further terms of the loss, by name
+    aux_losses: dict[str, Tensor]  # further terms of the loss, by name: "decoder.0.balance", ...
     weights: dict[str, Array]  # with weights=True: "encoder.0.self", "decoder.0.cross", ... → (B, H, T, S)
+    usage: dict[str, Usage] | None = None  # what the experts of each layer had to do: "decoder.0", ...
 
 
 class Transformer(Module):
@@ -45,22 +31,29 @@ class Transformer(Module):
 
     encoder-decoder: `model(ids, target_ids, mask=..., target_mask=...)`, ids (B, S) the source, target_ids (B, T) what
     the decoder reads (the target shifted right). `mask` says which source tokens are real, for the encoder and for
-    cross-attention; `target_mask` the same of the target. decoder: `model(ids, mask=...)`. The causal mask is always
-    added inside. `positions` (T) or (B, T) are 0 ... T-1 unless given. Returns an `Output`.
+    cross-attention; `target_mask` the same of the target. decoder, encoder: `model(ids, mask=...)`; in a decoder the
+    causal mask is always added inside. `positions` (T) or (B, T) are 0 ... T-1 unless given, `segments` (B, T) or (T,)
+    all 0. Of a model for images, ids are patches (B, N, patch_dim), and T is N + 1. Returns an `Output`.
     """
 
     def __init__(self, config: TransformerConfig, *, rng: np.random.Generator) -> None:
         self.config, self.rng = config, rng
-        build = _Builder(config, rng)
+        build = Builder(config, rng)
+        self.run: Callable[..., Output] = FAMILIES[config.architecture]
+        self.read: Callable[[Any], Any] = _as_ids if config.patch_dim is None else np.asarray
         self.embedding = build.embedding()
         self.positions = build.positions()
+        self.segments = build.segments()
+        self.embedding_norm = build.embedding_norm()
         self.dropout = Dropout(config.dropout, rng=rng)
         if config.architecture == "encoder-decoder":
             self.target_embedding = self.embedding if config.tie_embeddings else build.embedding()
-            self.encoder = [build.encoder_block() for _ in range(config.layers)]
+        if config.architecture != "decoder":
+            self.encoder = build.encoder()
             self.encoder_norm = build.final_norm()
-        self.decoder = [build.decoder_block() for _ in range(config.layers)]
-        self.decoder_norm = build.final_norm()
+        if config.architecture != "encoder":
+            self.decoder = build.decoder()
+            self.decoder_norm = build.final_norm()
         self.head = build.head(self.embedding)
 
     def forward(
@@ -70,31 +63,34 @@ class Transformer(Module):
         *,
         mask: Any = None,
         target_mask: Any = None,
+        segments: Any = None,
         positions: Any = None,
         cache: Any = None,
         weights: bool = False,
     ) -> Output:
-        if self.config.architecture == "decoder":
-            if target_ids is not None:
-                raise TypeError("a decoder-only model reads one sequence, model(ids); it has no place for target_ids")
-            return self.decode(ids, None, mask=mask, positions=positions, cache=cache, weights=weights)
-        if target_ids is None:
-            raise TypeError("an encoder-decoder reads two sequences: model(ids, target_ids)")
-        record: dict[str, Array] | None = {} if weights else None
-        memory = self.encode(ids, mask=mask, record=record)
-        out = self.decode(
-            target_ids, memory, mask=target_mask, memory_mask=mask, positions=positions, cache=cache, weights=weights
-        )
-        return out._replace(weights={**(record or {}), **out.weights})
+        return self.run(
+            self, ids, target_ids, mask=mask, target_mask=target_mask, segments=segments, positions=positions,
+            cache=cache, weights=weights,
+        )  # fmt: skip
 
-    def encode(self, ids: Any, *, mask: Any = None, record: dict[str, Array] | None = None) -> Tensor:
-        """ids (B, S) → memory (B, S, d_model); `record` receives the attention weights."""
-        ids = _as_ids(ids)
-        x = self.embedding(ids)  # (B, S, d_model)
-        x = self.dropout(self.positions(x, np.arange(ids.shape[1])))
+    def encode(
+        self,
+        ids: Any,
+        *,
+        mask: Any = None,
+        segments: Any = None,
+        positions: Any = None,
+        record: dict[str, Array] | None = None,
+        aux: Aux | None = None,
+    ) -> Tensor:
+        """ids (B, S) → memory (B, S, d_model); `record` receives the attention weights, `aux` further losses."""
+        x = self.embedding(self.read(ids))  # (B, S, d_model)
+        positions = np.arange(x.shape[1]) if positions is None else np.asarray(positions)
+        x = self.inputs(x, positions, segments)
         for i, block in enumerate(self.encoder):
             seen: dict[str, Array] | None = None if record is None else {}
-            x = block(x, mask=mask, record=seen)
+            said = None if aux is None else aux.at(f"encoder.{i}")
+            x = block(x, mask=mask, positions=positions, record=seen, aux=said)
             _keep(record, f"encoder.{i}", seen)
         memory: Tensor = self.encoder_norm(x)
         return memory
@@ -106,103 +102,79 @@ class Transformer(Module):
         *,
         mask: Any = None,
         memory_mask: Any = None,
+        segments: Any = None,
         positions: Any = None,
         cache: Any = None,
         weights: bool = False,
+        aux: Aux | None = None,
     ) -> Output:
         """ids (B, T), and for an encoder-decoder the memory (B, S, d_model) → Output.
 
         `cache`, where given, is a sequence with one `append(key, value)` object per layer and a `length`: the number of
         tokens that it holds.
         """
-        ids = _as_ids(ids)
         embed = self.embedding if memory is None else self.target_embedding
-        x = embed(ids)  # (B, T, d_model)
+        x = embed(self.read(ids))  # (B, T, d_model)
         if positions is None:
-            positions = np.arange(ids.shape[1]) + (0 if cache is None else cache.length)
-        x = self.dropout(self.positions(x, np.asarray(positions)))
+            positions = np.arange(x.shape[1]) + (0 if cache is None else cache.length)
+        x = self.inputs(x, np.asarray(positions), segments)
+        aux = Aux() if aux is None else aux
         record: dict[str, Array] | None = {} if weights else None
         for i, block in enumerate(self.decoder):
             seen: dict[str, Array] | None = None if record is None else {}
             x = block(
                 x, memory, mask=mask, memory_mask=memory_mask, positions=positions,
-                cache=None if cache is None else cache[i], record=seen,
+                cache=None if cache is None else cache[i], record=seen, aux=aux.at(f"decoder.{i}"),
             )  # fmt: skip
             _keep(record, f"decoder.{i}", seen)
         hidden = self.decoder_norm(x)
-        return Output(self.head(hidden), hidden, {}, record or {})
+        return Output(self.head(hidden, mask), hidden, aux.losses, record or {}, aux.usage)
+
+    def inputs(self, x: Tensor, positions: Array, segments: Any) -> Tensor:
+        """Embedded tokens, with what is added to them: (B, T, d_model) → (B, T, d_model)."""
+        y: Tensor = self.dropout(self.embedding_norm(self.segments(self.positions(x, positions), segments)))
+        return y
 
 
-class Identity(Module):
-    """y = x: stands where a configuration has nothing, so that a forward pass needs no question."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x
+# ---------------------------------------------------------------------- the three families
 
 
-class _Builder:
-    """Reads the configuration, and is the only place that does: each method makes one part."""
+def _encoder_decoder(
+    model: Transformer, ids: Any, target_ids: Any, *, mask: Any, target_mask: Any, weights: bool, **options: Any
+) -> Output:
+    if target_ids is None:
+        raise TypeError("an encoder-decoder reads two sequences: model(ids, target_ids)")
+    record: dict[str, Array] | None = {} if weights else None
+    aux = Aux()
+    memory = model.encode(ids, mask=mask, segments=options["segments"], record=record, aux=aux)
+    out = model.decode(target_ids, memory, mask=target_mask, memory_mask=mask, weights=weights, aux=aux, **options)
+    return out._replace(weights={**(record or {}), **out.weights})
 
-    def __init__(self, config: TransformerConfig, rng: np.random.Generator) -> None:
-        self.config, self.rng = config, rng
-        c = config
-        self.init: Init = xavier_uniform if c.init == "xavier" else normal(c.init_std)
-        self.embedding_init: Init = normal(c.d_model**-0.5) if c.init == "xavier" else normal(c.init_std)
-        self.residual_init: Init = self.init
-        if c.scale_residual_init:
-            branches = c.layers * (2 if c.architecture == "decoder" else 3)
-            self.residual_init = lambda rng, shape: self.init(rng, shape) / math.sqrt(branches)
 
-    def embedding(self) -> Embedding:
-        c = self.config
-        scale = math.sqrt(c.d_model) if c.scale_embeddings else 1.0
-        return Embedding(c.vocab_size, c.d_model, rng=self.rng, scale=scale, init=self.embedding_init)
+def _decoder(model: Transformer, ids: Any, target_ids: Any, *, target_mask: Any, **options: Any) -> Output:
+    if target_ids is not None:
+        raise TypeError("a decoder-only model reads one sequence, model(ids); it has no place for target_ids")
+    return model.decode(ids, None, **options)
 
-    def positions(self) -> Module:
-        c = self.config
-        if c.position == "learned":
-            return LearnedPositions(c.max_length, c.d_model, rng=self.rng, init=self.embedding_init)
-        return SinusoidalPositions(c.d_model) if c.position == "sinusoidal" else NoPositions()
 
-    def norm(self) -> Module:
-        return LayerNorm(self.config.d_model, self.config.norm_eps)
+def _encoder(
+    model: Transformer, ids: Any, target_ids: Any, *, mask: Any, target_mask: Any, segments: Any, positions: Any,
+    cache: Any, weights: bool,
+) -> Output:  # fmt: skip
+    if target_ids is not None or cache is not None:
+        raise TypeError("an encoder reads one whole sequence, model(ids): no target_ids, and no cache, which is for "
+                        "stacks that go on token by token")  # fmt: skip
+    record: dict[str, Array] | None = {} if weights else None
+    aux = Aux()
+    hidden = model.encode(ids, mask=mask, segments=segments, positions=positions, record=record, aux=aux)
+    return Output(model.head(hidden, mask), hidden, aux.losses, record or {}, aux.usage)
 
-    def residual(self) -> Residual:
-        kind = PreNorm if self.config.norm_placement == "pre" else PostNorm
-        return kind(self.norm(), self.config.dropout, rng=self.rng)
 
-    def final_norm(self) -> Module:
-        return self.norm() if self.config.norm_placement == "pre" else Identity()
-
-    def attention(self) -> MultiHeadAttention:
-        c = self.config
-        p = c.dropout if c.attention_dropout is None else c.attention_dropout
-        return MultiHeadAttention(
-            c.d_model, c.heads, c.kv_heads, c.head_dim, c.bias, p,
-            rng=self.rng, init=self.init, residual_init=self.residual_init,
-        )  # fmt: skip
-
-    def feedforward(self) -> FeedForward:
-        c = self.config
-        p = c.dropout if c.ff_dropout is None else c.ff_dropout
-        return FeedForward(
-            c.d_model, c.d_ff or 4 * c.d_model, c.activation, c.bias, p,
-            rng=self.rng, init=self.init, residual_init=self.residual_init,
-        )  # fmt: skip
-
-    def encoder_block(self) -> EncoderBlock:
-        return EncoderBlock(self.attention(), self.feedforward(), self.residual)
-
-    def decoder_block(self) -> DecoderBlock:
-        cross = self.attention() if self.config.architecture == "encoder-decoder" else None
-        return DecoderBlock(self.attention(), cross, self.feedforward(), self.residual)
-
-    def head(self, embedding: Embedding) -> Linear:
-        c = self.config
-        head = Linear(c.d_model, c.vocab_size, c.head_bias, rng=self.rng, init=self.init)
-        if c.tie_embeddings:
-            head.weight = embedding.weight  # one matrix reads ids and writes logits; its gradient is the sum of both
-        return head
+FAMILIES: dict[str, Callable[..., Output]] = {
+    "encoder-decoder": _encoder_decoder,
+    "decoder": _decoder,
+    "encoder": _encoder,
+}
 
 
 def _as_ids(given: Any) -> Array:

@@ -9,8 +9,10 @@ import numpy as np
 from minitx.masks import causal
 from minitx.nn.attention import MultiHeadAttention
 from minitx.nn.dropout import Dropout
+from minitx.nn.mixture import Aux, MixtureOfExperts
 from minitx.nn.module import Module
-from minitx.tensor import Array, Tensor
+from minitx.op import Array
+from minitx.tensor import Tensor
 
 
 class Residual(Module):
@@ -44,6 +46,21 @@ class PreNorm(Residual):
         return y
 
 
+class BothNorm(Residual):
+    """y = x + dropout(norm_after(f(norm(x)))): the path of x is free as in pre-norm, and no update can be large.
+
+    A stack of these ends with a normalisation of its own. Source: Gemma Team 2024, "Gemma 2", section 2.
+    """
+
+    def __init__(self, norm: Module, norm_after: Module, dropout: float = 0.0, *, rng: np.random.Generator) -> None:
+        self.norm, self.norm_after = norm, norm_after
+        self.dropout = Dropout(dropout, rng=rng)
+
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        y: Tensor = x + self.dropout(self.norm_after(f(self.norm(x))))
+        return y
+
+
 class EncoderBlock(Module):
     """Self-attention, then feed-forward; (B, T, d_model) → (B, T, d_model).
 
@@ -62,15 +79,21 @@ class EncoderBlock(Module):
         self.feedforward, self.feedforward_residual = feedforward, residual()
 
     def forward(
-        self, x: Tensor, *, mask: Any = None, positions: Any = None, record: dict[str, Array] | None = None
+        self,
+        x: Tensor,
+        *,
+        mask: Any = None,
+        positions: Any = None,
+        record: dict[str, Array] | None = None,
+        aux: Aux | None = None,
     ) -> Tensor:
-        """`record`, where given, receives the attention weights as "self"."""
+        """`record`, where given, receives the attention weights as "self"; `aux` what a mixture of experts says."""
 
         def attend(h: Tensor) -> Tensor:
             return _attend(self.attention, h, None, "self", record, mask=mask, positions=positions)
 
         x = self.attention_residual(x, attend)
-        x = self.feedforward_residual(x, self.feedforward)
+        x = self.feedforward_residual(x, _told(self.feedforward, mask, aux))
         return x
 
 
@@ -103,12 +126,13 @@ class DecoderBlock(Module):
         positions: Any = None,
         cache: Any = None,
         record: dict[str, Array] | None = None,
+        aux: Aux | None = None,
     ) -> Tensor:
         """`mask` is about the target (padding), `memory_mask` about the source; `record` takes "self" and "cross"."""
-        mask = causal() if mask is None else causal() & mask
+        seen = causal() if mask is None else causal() & mask
 
         def attend(h: Tensor) -> Tensor:
-            return _attend(self.attention, h, None, "self", record, mask=mask, positions=positions, cache=cache)
+            return _attend(self.attention, h, None, "self", record, mask=seen, positions=positions, cache=cache)
 
         def attend_to_memory(h: Tensor) -> Tensor:
             return _attend(self.cross_attention, h, memory, "cross", record, mask=memory_mask)
@@ -116,7 +140,8 @@ class DecoderBlock(Module):
         x = self.attention_residual(x, attend)
         if memory is not None:
             x = self.cross_attention_residual(x, attend_to_memory)
-        x = self.feedforward_residual(x, self.feedforward)
+        # With a cache the mask is about all tokens so far, not about these; padding that is routed changes no other.
+        x = self.feedforward_residual(x, _told(self.feedforward, mask if cache is None else None, aux))
         return x
 
 
@@ -133,3 +158,10 @@ def _attend(
         return y
     y, record[name] = attention(h, memory, weights=True, **options)
     return y
+
+
+def _told(feedforward: Module, mask: Any, aux: Aux | None) -> Callable[[Tensor], Tensor]:
+    """A mixture of experts is told which tokens are real, and where its losses go; other networks need neither."""
+    if isinstance(feedforward, MixtureOfExperts):
+        return lambda h: feedforward(h, mask=mask, aux=aux)
+    return feedforward

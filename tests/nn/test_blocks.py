@@ -60,7 +60,51 @@ def test_pre_norm_is_its_equation_and_not_the_same_function():
     assert np.abs(block(x).data - encoder_block(nn.PostNorm)(x).data).max() > 0.1
 
 
-@pytest.mark.parametrize("kind", [nn.PreNorm, nn.PostNorm])
+def both_norm(norm, dropout=0.0, *, rng):
+    return nn.BothNorm(norm, nn.RMSNorm(D, offset=1.0), dropout, rng=rng)
+
+
+def test_both_norms_are_their_equation():
+    block, x = encoder_block(both_norm), draw(B, T, D)
+    one, two = block.attention_residual, block.feedforward_residual
+    h = x + one.norm_after(block.attention(one.norm(x)))
+    expected = h + two.norm_after(block.feedforward(two.norm(h)))
+    np.testing.assert_array_equal(block(x).data, expected.data)
+    named = [name for name, _ in block.named_parameters() if "norm_after" in name]
+    assert named == ["attention_residual.norm_after.weight", "feedforward_residual.norm_after.weight"]
+
+
+def test_with_both_norms_no_update_is_large():
+    """However large the sublayer's output is, the update has the size that the norm's gain gives it."""
+    block, x = encoder_block(both_norm), draw(B, T, D)
+    with block.feedforward.down.weight.writing() as value:
+        value *= 1e6
+    assert np.abs((block(x) - x).data).max() < 20
+
+
+@pytest.mark.parametrize("make", [nn.EncoderBlock, nn.DecoderBlock])
+def test_a_mixture_of_experts_is_told_which_tokens_are_real(make):
+    rng = np.random.default_rng(0)
+    cross = [None] if make is nn.DecoderBlock else []
+    mixture = nn.MixtureOfExperts(D, FF, 4, 2, rng=rng)
+    block = randomize(
+        make(nn.MultiHeadAttention(D, H, rng=rng), *cross, mixture, lambda: nn.PreNorm(nn.LayerNorm(D), rng=rng))
+    )
+    x, aux = draw(B, T, D), nn.Aux()
+    poisoned = x.numpy()
+    poisoned[1, 3:] = 1e3
+    y = block(x, mask=padding([5, 3]), aux=aux.at("decoder.0"))
+    assert sorted(aux.losses) == ["decoder.0.balance", "decoder.0.router_z"]
+    assert aux.usage["decoder.0"].counts.sum() == 2 * (5 + 3)  # padding is not routed
+    other = nn.Aux()
+    z = block(Tensor(poisoned), mask=padding([5, 3]), aux=other.at("decoder.0"))
+    np.testing.assert_array_equal(z.data[0], y.data[0])
+    np.testing.assert_array_equal(z.data[1, :3], y.data[1, :3])
+    assert other.losses["decoder.0.balance"].item() == aux.losses["decoder.0.balance"].item()
+    assert block(x).shape == (B, T, D)  # without a collector nothing is collected
+
+
+@pytest.mark.parametrize("kind", [nn.PreNorm, nn.PostNorm, both_norm])
 @pytest.mark.parametrize("cross", [True, False])
 def test_a_decoder_block_is_causal_and_reads_only_real_source_tokens(kind, cross):
     block = decoder_block(kind, cross)
@@ -80,7 +124,7 @@ def test_a_decoder_block_is_causal_and_reads_only_real_source_tokens(kind, cross
     np.testing.assert_array_equal(run(x, poisoned), before)
 
 
-@pytest.mark.parametrize("kind", [nn.PreNorm, nn.PostNorm])
+@pytest.mark.parametrize("kind", [nn.PreNorm, nn.PostNorm, both_norm])
 def test_gradients_of_inputs_and_parameters(kind):
     block = decoder_block(kind)
     x, memory = draw(B, T, D), draw(B, S, D, seed=3)
