@@ -32,6 +32,11 @@ class Mask:
     __array_ufunc__ = None  # so that `array & mask` comes to __rand__
     rows: int | None = None  # the batch it was made for; None: any
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self, name):
+            raise AttributeError(f"a mask does not change: make another instead of setting the {name} of {self!r}")
+        super().__setattr__(name, value)
+
     def bounds(self, position: Array, T_k: int) -> tuple[Any, Any]:
         """(lo, hi) for queries at `position` (B or 1, T_q), in shapes that broadcast to it; they may leave 0..T_k."""
         raise NotImplementedError
@@ -155,6 +160,8 @@ class documents(Mask):
         at = np.arange(border.shape[1])
         self.start = np.maximum.accumulate(np.where(border, at, 0), axis=1)[:, :-1]  # of the run around each key
         self.end = np.minimum.accumulate(np.where(border, at, at[-1])[:, ::-1], axis=1)[:, ::-1][:, 1:]
+        self.start.setflags(write=False)
+        self.end.setflags(write=False)
         for b, row in enumerate(table):
             names, runs = np.unique(row[border[b, :-1]], return_counts=True)
             if (runs > 1).any():
@@ -191,7 +198,7 @@ class boolean(Mask):
     __slots__ = ("array",)
 
     def __init__(self, array: Any) -> None:
-        self.array: Array = np.array(array)
+        self.array: Array = np.array(_plain(array))
         if self.array.dtype != np.bool_:
             raise TypeError(
                 f"a mask is boolean, True = may see, and this one is {self.array.dtype}: write mask != 0 or mask == 0, "
@@ -240,7 +247,9 @@ class Both(Mask):
 
     def dense(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> Array:
         each = [part.dense(batch, T_q, T_k, query_offset) for part in self.parts]
-        heads = any(a.ndim == 4 for a in each)
+        heads = {a.shape[1] for a in each if a.ndim == 4}
+        if len(heads - {1}) > 1:
+            raise ValueError(f"the masks have {' and '.join(map(str, sorted(heads - {1})))} heads: {self!r}")
         return reduce(np.logical_and, (a[:, None] if heads and a.ndim == 3 else a for a in each))
 
     def __repr__(self) -> str:
@@ -252,12 +261,22 @@ class Both(Mask):
 
 def as_mask(mask: Any) -> Mask:
     """A mask as it is, a boolean array as a mask; anything else is an error that names the fix."""
-    return mask if isinstance(mask, Mask) else boolean(mask)
+    if isinstance(mask, Mask):
+        return mask
+    if isinstance(mask, type) and issubclass(mask, Mask):
+        raise TypeError(f"the mask is the class {mask.__name__}: write {mask.__name__}()")
+    if mask is None or isinstance(mask, str):
+        raise TypeError(f"{mask!r} is no mask; masks are made by minitx.masks: causal(), padding(lengths), ...")
+    if isinstance(mask, list | tuple) and any(isinstance(part, Mask | type) for part in mask):
+        raise TypeError("several masks are combined with &: causal() & padding(lengths)")
+    return boolean(mask)
 
 
 def allowed(mask: Any, batch: int, heads: int, T_q: int, T_k: int, query_offset: Offset = None) -> Array | None:
     """What the caller gave as `mask=`, as booleans (B or 1, H or 1, T_q, T_k); None, everything allowed, stays None."""
     if mask is None:
+        if query_offset is not None:
+            query_positions(batch, T_q, T_k, query_offset)
         return None
     array = as_mask(mask).dense(batch, T_q, T_k, query_offset)
     if array.ndim == 3:
@@ -274,17 +293,27 @@ def visible_keys(allowed: Array) -> Array:
 
 def query_positions(batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> Array:
     """Where the queries stand among the keys: int64 (B or 1, T_q)."""
-    offset = np.asarray(T_k - T_q if query_offset is None else query_offset)
+    offset = np.asarray(T_k - T_q if query_offset is None else _plain(query_offset))
     if offset.dtype.kind not in "iu" or offset.shape not in ((), (batch,)):
         raise ValueError(
             "query_offset, the position of the first query among the keys, is None, an integer or one integer per "
             f"batch row ({batch} here), not {query_offset!r}"
         )
+    if query_offset is not None and offset.size and max(-int(offset.min()), int(offset.max())) > T_q + T_k:
+        raise ValueError(
+            f"query_offset is the position of the first query among the keys, and {query_offset!r} is far outside of "
+            f"{T_k} keys"
+        )
     return offset.reshape(-1, 1).astype(np.int64) + np.arange(T_q)
 
 
+def _plain(values: Any) -> Any:
+    """The array of a Tensor; anything else as it is. (Tensors are a floor higher, and not known here.)"""
+    return values.numpy() if hasattr(values, "numpy") else values
+
+
 def _integers(values: Any, what: str, shape: str, max_axes: int) -> Array:
-    array = np.array(values)  # a copy: a mask does not change
+    array = np.array(_plain(values))  # a copy: a mask does not change
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu" or not 1 <= array.ndim <= max_axes:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitx import Tensor
 from minitx.masks import (
     allowed,
     as_mask,
@@ -272,3 +273,81 @@ def test_documents_errors():
 def test_query_offset_errors(offset):
     with pytest.raises(ValueError, match="query_offset, the position of the first query"):
         query_positions(2, 3, 5, offset)
+
+
+@pytest.mark.parametrize("offset", [-9, 9, [0, 9], 10**6])
+@pytest.mark.parametrize("mask", [causal(), window(2), full(), None])
+def test_a_query_offset_far_outside_is_refused(mask, offset):
+    with pytest.raises(ValueError, match="is far outside of 5 keys"):
+        allowed(mask, 2, 1, 3, 5, offset)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int8])
+def test_a_query_offset_of_any_integer_type(dtype):
+    np.testing.assert_array_equal(query_positions(2, 3, 5, np.array([1, 2], dtype)), [[1, 2, 3], [2, 3, 4]])
+
+
+def test_query_offset_is_checked_without_a_mask():
+    with pytest.raises(ValueError, match="query_offset, the position"):
+        allowed(None, 2, 1, 3, 5, "x")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: as_mask(causal), r"the class causal: write causal\(\)"),
+        (lambda: causal() & full, r"write full\(\)"),
+        (lambda: padding & causal(), r"write padding\(\)"),
+        (lambda: as_mask("causal"), r"'causal' is no mask; .* causal\(\)"),
+        (lambda: causal() & None, "None is no mask"),
+        (lambda: as_mask([causal(), window(2)]), "several masks are combined with &"),
+    ],
+)
+def test_what_is_no_mask(make, words):
+    with pytest.raises(TypeError, match=words):
+        make()
+
+
+def test_heads_of_two_boolean_masks():
+    two, three, one = (boolean(np.ones((2, heads, 3, 5), bool)) for heads in (2, 3, 1))
+    with pytest.raises(ValueError, match="the masks have 2 and 3 heads"):
+        (two & one & three).dense(2, 3, 5)
+    assert (two & one).dense(2, 3, 5).shape == (2, 2, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("mask", "name"),
+    [(window(2), "size"), (padding([1]), "lengths"), (padding([1]), "rows"), (documents([0, 1]), "ids"),
+     (boolean(np.ones((2, 2), bool)), "array"), (causal() & full(), "parts")],
+)  # fmt: skip
+def test_a_mask_does_not_change(mask, name):
+    with pytest.raises(AttributeError, match=f"a mask does not change: .* the {name} of"):
+        setattr(mask, name, 5)
+    with pytest.raises(AttributeError):
+        mask.other = 5
+    for clone in (copy.copy(mask), copy.deepcopy(mask), pickle.loads(pickle.dumps(mask))):
+        assert repr(clone) == repr(mask)
+
+
+def test_arrays_of_a_mask_are_read_only():
+    for a in (documents([0, 1]).start, documents([0, 1]).end, padding([1]).lengths):
+        with pytest.raises(ValueError, match="read-only"):
+            a[0] = 0
+
+
+def test_integer_and_boolean_tensors():
+    def tensor(values):
+        return Tensor(np.array(values))
+
+    same_as = [
+        (padding(tensor([1, 3])), padding([1, 3]), None),
+        (documents(tensor([0, 0, 1])), documents([0, 0, 1]), None),
+        (as_mask(tensor([[True, False, True]])), boolean([[True, False, True]]), None),
+        (causal(), causal(), tensor([0, 1])),
+    ]
+    for a, b, offset in same_as:
+        plain = None if offset is None else offset.numpy()
+        np.testing.assert_array_equal(a.dense(2, 3, 3, offset), b.dense(2, 3, 3, plain))
+    with pytest.raises(TypeError, match="lengths are integers"):
+        padding(Tensor([1.0, 2.0]))
+    assert padding([]).lengths.shape == (0,)

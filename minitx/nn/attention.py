@@ -11,6 +11,7 @@ from minitx.nn.init import Init, xavier_uniform
 from minitx.nn.linear import Linear
 from minitx.nn.module import Module
 from minitx.ops import attention, attention_weights, linear_attention, reshape, swapaxes, tiled_attention
+from minitx.ops.checks import probability, whole
 from minitx.settings import no_grad
 from minitx.tensor import Array, Tensor
 
@@ -94,20 +95,21 @@ class MultiHeadAttention(Module):
         out_bias: bool | None = None,
         kernel: str = "textbook",
     ) -> None:
-        kv_heads = heads if kv_heads is None else kv_heads
+        d_model, heads = whole(d_model, "d_model"), whole(heads, "heads", 0)
+        kv_heads = heads if kv_heads is None else whole(kv_heads, "kv_heads", 0)
         if heads < 1 or kv_heads < 1 or heads % kv_heads:
             raise ValueError(f"kv_heads divides heads, each serves as many queries: {heads} heads, {kv_heads} kv_heads")
         if head_dim is None and d_model % heads:
             raise ValueError(f"heads divides d_model unless head_dim is given: d_model {d_model}, {heads} heads")
-        head_dim = d_model // heads if head_dim is None else head_dim
-        value_dim = head_dim if value_dim is None else value_dim
+        head_dim = d_model // heads if head_dim is None else whole(head_dim, "head_dim")
+        value_dim = head_dim if value_dim is None else whole(value_dim, "value_dim")
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
         self.query = Linear(d_model, heads * head_dim, bias, rng=rng, init=init)
         self.key = Linear(d_model, kv_heads * head_dim, bias, rng=rng, init=init)
         self.value = Linear(d_model, kv_heads * value_dim, bias, rng=rng, init=init)
         out_bias = bias if out_bias is None else out_bias
         self.out = Linear(heads * value_dim, d_model, out_bias, rng=rng, init=residual_init or init)
-        self.dropout, self.rng = dropout, rng
+        self.dropout, self.rng = probability(dropout, "dropout"), rng
         self.rotary, self.position_bias = rotary, position_bias
         self.query_norm = None if qk_norm is None else qk_norm(head_dim)
         self.key_norm = None if qk_norm is None else qk_norm(head_dim)
@@ -130,6 +132,9 @@ class MultiHeadAttention(Module):
         cache: Any = None,
         weights: bool = False,
     ) -> Tensor | tuple[Tensor, Array]:
+        for name, tokens in (("x", x), ("memory", memory)):
+            if tokens is not None and len(tokens.shape) != 3:
+                raise ValueError(f"attention: {name} is (B, T, d_model), not {tokens.shape}; of one row: {name}[None]")
         if memory is None:
             memory = x
         elif self.rotary is not None or self.position_bias is not None or self.window is not None:

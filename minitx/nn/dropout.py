@@ -5,6 +5,7 @@ import numpy as np
 
 from minitx.nn.module import Module
 from minitx.ops import dropout
+from minitx.ops.checks import generator, probability
 from minitx.tensor import Tensor
 
 
@@ -15,9 +16,8 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float, *, rng: np.random.Generator) -> None:
-        if not 0 <= p <= 1:
-            raise ValueError(f"dropout is a probability, 0 <= p <= 1, not {p}")
-        self.p, self.rng = p, rng
+        self.p = probability(p, "dropout")
+        self.rng = generator(rng, "Dropout") if self.p else rng
 
     def forward(self, x: Tensor) -> Tensor:
         return dropout(x, self.p, self.rng) if self.training and self.p else x

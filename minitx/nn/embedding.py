@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from minitx.nn.init import Init, normal
+from minitx.nn.init import Init, normal, start
 from minitx.nn.module import Module, Parameter
 from minitx.ops import embedding
+from minitx.ops.checks import number, padding_row, whole
 from minitx.tensor import Tensor
 
 
@@ -27,10 +28,11 @@ class Embedding(Module):
         scale: float = 1.0,
         init: Init | None = None,
     ) -> None:
-        init = init or normal(d_model**-0.5)
-        self.weight = Parameter(init(rng, (vocab_size, d_model)).astype(np.float32), decay=False)
-        self.padding_idx = padding_idx
-        self.scale = scale
+        init = init or normal(whole(d_model, "Embedding: d_model") ** -0.5)
+        weight = start("Embedding", init, rng, vocab_size=vocab_size, d_model=d_model)
+        self.weight = Parameter(weight, decay=False)
+        self.padding_idx = padding_row(padding_idx, vocab_size)
+        self.scale = number(scale, "Embedding: scale")
 
     def forward(self, ids: Any) -> Tensor:
         vectors = embedding(ids, self.weight, self.padding_idx)

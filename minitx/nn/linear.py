@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minitx.nn.init import Init, xavier_uniform
+from minitx.nn.init import Init, start, xavier_uniform
 from minitx.nn.module import Module, Parameter
 from minitx.ops import linear
 from minitx.tensor import Tensor
@@ -15,7 +15,7 @@ class Linear(Module):
     def __init__(
         self, d_in: int, d_out: int, bias: bool = True, *, rng: np.random.Generator, init: Init = xavier_uniform
     ) -> None:
-        self.weight = Parameter(init(rng, (d_out, d_in)).astype(np.float32))
+        self.weight = Parameter(start("Linear", init, rng, d_out=d_out, d_in=d_in))
         self.bias = Parameter(np.zeros(d_out, np.float32), decay=False) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import numpy as np
 from minitx.nn.dropout import Dropout
 from minitx.nn.feedforward import ACTIVATIONS, FeedForward
 from minitx.nn.gated import GATES, GatedFeedForward
-from minitx.nn.init import Init, xavier_uniform
+from minitx.nn.init import Init, start, xavier_uniform
 from minitx.nn.linear import Linear
 from minitx.nn.module import Module, Parameter
 from minitx.nn.pooling import real_tokens
@@ -80,8 +80,8 @@ class ExpertLinear(Module):
     def __init__(
         self, experts: int, d_in: int, d_out: int, bias: bool, *, rng: np.random.Generator, init: Init
     ) -> None:
-        weights = np.stack([init(rng, (d_out, d_in)) for _ in range(experts)])
-        self.weight = Parameter(weights.astype(np.float32))
+        each = [start("ExpertLinear", init, rng, d_out=d_out, d_in=d_in) for _ in range(experts)]
+        self.weight = Parameter(np.stack(each))  # (E, d_out, d_in)
         self.bias = Parameter(np.zeros((experts, d_out), np.float32), decay=False) if bias else None
 
     def forward(self, x: Tensor, counts: Array) -> Tensor:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,21 +20,17 @@ class Parameter(Tensor):
         super().__init__(data, requires_grad=True)
         self.decay = decay
 
-    def __reduce__(self) -> Any:
-        return _rebuild, (self._data, self.decay, self._requires_grad, self.grad)
-
     def cast(self, dtype: Any) -> None:
-        """Change the dtype; the gradient is dropped."""
-        new = np.array(self._data, dtype)
-        requires_grad = self._requires_grad
-        self._fill(new, None, 0)
-        self.requires_grad = requires_grad
+        """Change the dtype, to float32 or float64; the gradient is dropped, and graphs made before refuse backward."""
+        self.put(np.array(self._data, _float(dtype)))
+        self.grad = None
 
 
-def _rebuild(data: Array, decay: bool, requires_grad: bool, grad: Array | None) -> Parameter:
-    parameter = Parameter(np.array(data), decay)
-    parameter.requires_grad, parameter.grad = requires_grad, grad
-    return parameter
+def _float(dtype: Any) -> np.dtype[Any]:
+    found: np.dtype[Any] | None = None if dtype is None else np.dtype(dtype)  # (NumPy takes None for float64)
+    if found not in (np.float32, np.float64):
+        raise TypeError(f"parameters are float32 or float64, not {found}")
+    return found
 
 
 class Module:
@@ -51,6 +48,22 @@ class Module:
     def __call__(self, *args: Any, **options: Any) -> Any:
         return self.forward(*args, **options)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A parameter goes by being replaced by another or by None (or deleted), and never by mistake."""
+        if value is not None and not isinstance(value, Parameter | Module):
+            layer = type(self).__name__
+            if isinstance(vars(self).get(name), Parameter):
+                raise TypeError(f"{layer}.{name} is a Parameter and would be lost: set its value, .{name}.data = ...")
+            if isinstance(value, Tensor) and value.requires_grad and value.is_leaf:
+                raise TypeError(f"{layer}.{name}: a module trains Parameters: nn.Parameter(data) instead of a Tensor")
+        super().__setattr__(name, value)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, value in vars(cls).items():
+            if isinstance(value, Parameter | Module):
+                raise TypeError(f"{cls.__name__}.{name} would be one for all objects of the class: make it in __init__")
+
     # ------------------------------------------------------------------ what is inside
 
     def children(self) -> Iterator[tuple[str, Module]]:
@@ -60,27 +73,25 @@ class Module:
 
     def modules(self) -> Iterator[tuple[str, Module]]:
         """This module and all modules inside, each once, with their dotted names ("" for this one)."""
-        seen: set[int] = set()
-
-        def walk(name: str, module: Module) -> Iterator[tuple[str, Module]]:
-            if id(module) in seen:
-                return
-            seen.add(id(module))
-            yield name, module
-            for child_name, child in module.children():
-                yield from walk(f"{name}.{child_name}" if name else child_name, child)
-
-        return walk("", self)
+        return _walk("", self, set())
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Every parameter once, with its dotted name, in the order in which they were assigned."""
+        """Every parameter once, with its dotted name, in the order in which they were assigned.
+
+        Raises ValueError where two would have one name (dict keys 1 and "1"): they are saved and stepped by name.
+        """
         seen: set[int] = set()
+        names: set[str] = set()
         for module_name, module in self.modules():
             for attribute, value in vars(module).items():
                 for name, parameter in _find(attribute, value, Parameter):
                     if id(parameter) not in seen:
                         seen.add(id(parameter))
-                        yield f"{module_name}.{name}" if module_name else name, parameter
+                        path = f"{module_name}.{name}" if module_name else name
+                        if path in names:
+                            raise ValueError(f"two parameters are called {path!r}; rename a dict key or an attribute")
+                        names.add(path)
+                        yield path, parameter
 
     def parameters(self) -> Iterator[Parameter]:
         return (parameter for _, parameter in self.named_parameters())
@@ -96,21 +107,29 @@ class Module:
         return {name: parameter.numpy() for name, parameter in self.named_parameters()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Set every parameter from `state`. All names and shapes are checked before anything is written.
+        """Set every parameter from `state`. Everything is checked before anything is written.
 
-        Raises KeyError for a missing or unknown name and ValueError for a wrong shape. Tied parameters stay tied.
+        Raises KeyError for a missing or unknown name, ValueError for a wrong shape and TypeError for what is no array
+        of real numbers. Tied parameters stay tied.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(f"a state is a dict, name -> array, as state_dict() gives it, not a {type(state).__name__}")
         mine = dict(self.named_parameters())
         for name in mine:
             if name not in state:
                 raise KeyError(f"the state has no {name!r}, which this model needs{_nearest(name, state)}")
+        new: dict[str, Array] = {}
         for name, value in state.items():
             if name not in mine:
                 raise KeyError(f"the state has {name!r}, which this model has no place for{_nearest(name, mine)}")
+            value = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+            if value.dtype.kind not in "fiu":
+                raise TypeError(f"{name}: a state holds arrays of real numbers, not {value.dtype}")
             if value.shape != mine[name].shape:
                 raise ValueError(f"{name}: this model has shape {mine[name].shape}, the state {value.shape}")
+            new[name] = value.astype(mine[name].dtype)
         for name, parameter in mine.items():
-            parameter.data = state[name]
+            parameter.data = new[name]
 
     def train(self, mode: bool = True) -> Module:
         """Dropout on (or, with False, off). Returns the module."""
@@ -129,6 +148,7 @@ class Module:
 
     def astype(self, dtype: Any) -> Module:
         """Cast every parameter to float32 or float64 (before an optimizer is made). Returns the module."""
+        dtype = _float(dtype)
         for parameter in self.parameters():
             parameter.cast(dtype)
         return self
@@ -140,15 +160,27 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        return "\n".join(self._tree("", ""))
+        return "\n".join(_tree("", self, ()))
 
-    def _tree(self, name: str, indent: str) -> Iterator[str]:
-        label = f"{name}: " if name else ""
-        extra = f" {self.extra()}" if self.extra() else ""
-        count = self.num_parameters()
-        yield f"{indent}{label}{type(self).__name__}{extra}{f'  [{count:,}]' if count else ''}"
-        for child_name, child in self.children():
-            yield from child._tree(child_name, indent + "  ")
+
+def _walk(name: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    yield name, module
+    for child_name, child in module.children():
+        yield from _walk(f"{name}.{child_name}" if name else child_name, child, seen)
+
+
+def _tree(name: str, module: Module, above: tuple[Module, ...]) -> Iterator[str]:
+    line = "  " * len(above) + (f"{name}: " if name else "") + type(module).__name__
+    if any(module is one for one in above):  # a child that knows its parent
+        yield f"{line} (see above)"
+        return
+    extra, count = module.extra(), module.num_parameters()
+    yield f"{line}{f' {extra}' if extra else ''}{f'  [{count:,}]' if count else ''}"
+    for child_name, child in module.children():
+        yield from _tree(child_name, child, (*above, module))
 
 
 def _find(name: str, value: Any, kind: type) -> Iterator[tuple[str, Any]]:
@@ -161,8 +193,10 @@ def _find(name: str, value: Any, kind: type) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _find(f"{name}.{key}", item, kind)
+    elif isinstance(value, set | frozenset | deque) and any(isinstance(item, Parameter | Module) for item in value):
+        raise TypeError(f"{name}: parameters in a {type(value).__name__} are not found; put them into a list or dict")
 
 
 def _nearest(name: str, names: Any) -> str:
-    close = difflib.get_close_matches(name, list(names), 1)
+    close = difflib.get_close_matches(str(name), map(str, names), 1)
     return f" (did you mean {close[0]!r}?)" if close else ""

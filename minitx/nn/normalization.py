@@ -5,6 +5,7 @@ import numpy as np
 
 from minitx.nn.module import Module, Parameter
 from minitx.ops import layer_norm, rms_norm
+from minitx.ops.checks import number, whole
 from minitx.tensor import Tensor
 
 
@@ -15,9 +16,9 @@ class LayerNorm(Module):
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5, bias: bool = True) -> None:
-        self.weight = Parameter(np.ones(d_model, np.float32), decay=False)
+        self.weight = Parameter(np.ones(whole(d_model, "LayerNorm: d_model"), np.float32), decay=False)
         self.bias = Parameter(np.zeros(d_model, np.float32), decay=False) if bias else None
-        self.eps = eps
+        self.eps = _eps(eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return layer_norm(x, self.weight, self.bias, self.eps)
@@ -34,11 +35,18 @@ class RMSNorm(Module):
     """
 
     def __init__(self, d_model: int, eps: float = 1e-6, offset: float = 0.0) -> None:
-        self.weight = Parameter(np.full(d_model, 1 - offset, np.float32), decay=False)
-        self.eps, self.offset = eps, offset
+        self.offset = number(offset, "RMSNorm: offset")
+        self.weight = Parameter(np.full(whole(d_model, "RMSNorm: d_model"), 1 - offset, np.float32), decay=False)
+        self.eps = _eps(eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(x, self.weight, self.eps, offset=self.offset)
 
     def extra(self) -> str:
         return f"{self.weight.shape[0]}, eps {self.eps:g}{f', gain {self.offset:g} + w' if self.offset else ''}"
+
+
+def _eps(eps: float) -> float:
+    if not number(eps, "eps") >= 0:
+        raise ValueError(f"eps is not negative, it keeps the root away from 0; it cannot be {eps}")
+    return eps

@@ -55,6 +55,8 @@ def real_tokens(mask: Any, shape: tuple[int, ...]) -> Array | None:
     """
     if mask is None:
         return None
+    if isinstance(mask, Tensor):
+        mask = mask.numpy()
     if isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.shape == shape:
         return mask
     said = [_real(part, shape) for part in _parts(mask)]

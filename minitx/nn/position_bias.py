@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minitx.nn.init import Init, normal
+from minitx.nn.init import Init, normal, start
 from minitx.nn.module import Module, Parameter
 from minitx.ops import alibi_bias, relative_bias
 from minitx.ops.position_bias import alibi_slopes, relative_buckets, relative_positions
@@ -52,7 +52,7 @@ class RelativeBias(Module):
     ) -> None:
         relative_buckets(0, buckets, max_distance, bidirectional)  # what cannot be is refused here
         init = init or normal(0.02)
-        self.weight = Parameter(init(rng, (buckets, heads)).astype(np.float32), decay=False)
+        self.weight = Parameter(start("RelativeBias", init, rng, buckets=buckets, heads=heads), decay=False)
         self.max_distance, self.bidirectional = max_distance, bidirectional
 
     def forward(self, T: int, S: int, query_offset: Any = None) -> Tensor:

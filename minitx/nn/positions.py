@@ -8,6 +8,7 @@ import numpy as np
 from minitx.nn.init import Init, normal, start
 from minitx.nn.module import Module, Parameter
 from minitx.ops import embedding
+from minitx.ops.checks import integers
 from minitx.tensor import Array, Tensor
 
 
@@ -21,7 +22,7 @@ def sinusoidal(positions: Any, d_model: int, base: float = 10000.0) -> Array:
 
     source: Vaswani et al. 2017, section 3.5.
     """
-    positions = np.asarray(positions)
+    positions = positions.numpy() if isinstance(positions, Tensor) else np.asarray(positions)
     if positions.dtype.kind not in "iu":
         raise TypeError(f"positions are integers, not {positions.dtype}: a float cannot tell neighbours apart far out")
     rates = base ** (-np.arange(0, d_model, 2) / d_model)  # (⌈d_model / 2⌉,)
@@ -39,13 +40,15 @@ class SinusoidalPositions(Module):
         self.d_model = d_model
         self._table = sinusoidal(np.arange(0), d_model)  # grows as longer inputs come; always the same values
 
-    def forward(self, x: Tensor, positions: Array) -> Tensor:
+    def forward(self, x: Tensor, positions: Any) -> Tensor:
+        positions = integers(positions, "positions")
         needed = int(positions.max()) + 1 if positions.size else 0
         if needed > len(self._table):
             self._table = sinusoidal(np.arange(max(needed, 2 * len(self._table))), self.d_model)
         if positions.min(initial=0) < 0:
             raise IndexError(f"positions count from 0; position {positions.min()} arrived")
-        return x + self._table[positions].astype(x.dtype)
+        y: Tensor = x + self._table[positions].astype(x.dtype)
+        return y
 
 
 class LearnedPositions(Module):
@@ -59,7 +62,8 @@ class LearnedPositions(Module):
         weight = start("LearnedPositions", init, rng, max_length=max_length, d_model=d_model)
         self.weight = Parameter(weight, decay=False)
 
-    def forward(self, x: Tensor, positions: Array) -> Tensor:
+    def forward(self, x: Tensor, positions: Any) -> Tensor:
+        positions = integers(positions, "positions")
         last = int(positions.max()) if positions.size else -1
         if last >= len(self.weight):
             raise IndexError(

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from minitx.nn.init import Init, normal
+from minitx.nn.init import Init, normal, start
 from minitx.nn.module import Module, Parameter
 from minitx.ops import embedding
+from minitx.ops.checks import integers
 from minitx.tensor import Tensor
 
 
@@ -22,11 +23,13 @@ class SegmentEmbedding(Module):
         self, segments: int, d_model: int, *, rng: np.random.Generator, init: Init | None = None
     ) -> None:
         init = init or normal(0.02)
-        self.weight = Parameter(init(rng, (segments, d_model)).astype(np.float32), decay=False)
+        self.weight = Parameter(
+            start("SegmentEmbedding", init, rng, segments=segments, d_model=d_model), decay=False
+        )
 
     def forward(self, x: Tensor, segments: Any = None) -> Tensor:
         """Raises IndexError for a segment outside the table."""
-        ids = np.zeros(x.shape[1], np.int64) if segments is None else np.asarray(segments)
+        ids = np.zeros(x.shape[1], np.int64) if segments is None else integers(segments, "segments")
         if ids.shape not in (x.shape[:2], x.shape[1:2]):
             raise ValueError(f"one segment per token, {x.shape[:2]} for x {x.shape}, not {ids.shape}")
         return x + embedding(ids, self.weight)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from minitx.op import Array
+from minitx.tensor import Tensor
 
 
 def integers(values: Any, what: str) -> Array:
-    """A copy of an integer array: an op keeps it for backward, and the caller may change the original."""
-    array = np.array(values)
+    """A copy of an integer array (or Tensor): an op keeps it for backward, and the caller may change the original."""
+    array = np.array(values.numpy() if isinstance(values, Tensor) else values)
     if array.size == 0 and isinstance(values, list | tuple):
         return array.astype(np.int64)  # NumPy takes [] for floats
     if array.dtype.kind not in "iu":
@@ -43,10 +44,10 @@ def number(value: Any, what: str) -> float:
 
 
 def probability(p: Any, what: str) -> float:
-    p = number(p, what)
-    if not 0 <= p <= 1:
+    value = number(p, what)
+    if not 0 <= value <= 1:
         raise ValueError(f"{what} is between 0 and 1, not {p!r}")
-    return p
+    return value
 
 
 def is_whole(value: Any) -> bool:
@@ -70,9 +71,9 @@ def padding_row(padding_idx: Any, rows: int) -> int | None:
 
 
 def generator(rng: Any, what: str) -> np.random.Generator:
-    if not isinstance(rng, np.random.Generator):
+    if not hasattr(rng, "integers"):  # (np.random itself and RandomState have none)
         raise TypeError(f"{what}: rng is a numpy Generator, np.random.default_rng(0), not {rng!r}")
-    return rng
+    return rng  # type: ignore[no-any-return]
 
 
 def axes(axis: Any) -> Any:

@@ -23,7 +23,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Forward:
 
     by hand:
         >>> linear([1.0, 2.0], [[1.0, 1.0], [0.0, 3.0]], [10.0, 20.0]).numpy()
-        array([13., 26.])
+        array([13., 26.], dtype=float32)
 
     backward:
         dx = dy W

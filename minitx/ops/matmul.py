@@ -101,7 +101,15 @@ def einsum(subscripts: str, *operands: Array) -> Forward:
     if not isinstance(subscripts, str):
         raise TypeError('einsum: first the subscripts, as in einsum("ij,jk->ik", x, y)')
     inputs, output = _letters(subscripts, tuple(x.ndim for x in operands))
-    y = np.einsum(_join(inputs, output), *operands, optimize=len(operands) > 1)
+    try:
+        y = np.einsum(_join(inputs, output), *operands, optimize=len(operands) > 1)
+    except ValueError as error:
+        lengths: dict[str, set[int]] = {}
+        for letter, n in ((c, n) for own, x in zip(inputs, operands) for c, n in zip(own, x.shape)):
+            lengths.setdefault(letter, set()).update({n} - {1})
+        clash = [f"{c!r} stands for {' and '.join(map(str, sorted(n)))}" for c, n in lengths.items() if len(n) > 1]
+        shapes = ", ".join(str(x.shape) for x in operands)
+        raise ValueError(f"einsum: {', '.join(clash) or error}, in {subscripts!r} with shapes {shapes}") from error
 
     def backward(dy: Array, need: Any) -> tuple[Array | None, ...]:
         def gradient(i: int) -> Array:
@@ -115,7 +123,7 @@ def einsum(subscripts: str, *operands: Array) -> Forward:
             g = np.broadcast_to(g, np.broadcast_shapes(g.shape, tuple(x.shape[own.index(c)] for c in letters)))
             if letters == own:
                 return g
-            repeated = tuple(j for j, c in enumerate(letters) if x.shape[own.index(c)] == 1 != g.shape[j])
+            repeated = tuple(j for j, c in enumerate(letters) if x.shape[own.index(c)] == 1)
             g = g.sum(repeated, keepdims=True)  # a diagonal of length 1 that was broadcast; the rest is the engine's
             dx = np.zeros(x.shape, x.dtype)
             np.einsum(_join([own], letters), dx)[...] = g  # NumPy gives a view of the diagonal

@@ -1,7 +1,7 @@
 """From many numbers to one: sum, mean, var, max, min, logsumexp; over all axes, one, or several.
 
-Everywhere `axis` is None (all), an integer or a tuple of integers, negative ones counted from the end, and `keepdims`
-leaves the reduced axes in place with length 1. Backward spreads dy over what was reduced.
+Everywhere `axis` is None (all), an integer or several (a tuple or list), negative ones counted from the end, and
+`keepdims` leaves the reduced axes in place with length 1. Backward spreads dy over what was reduced.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from minitx.op import Array, Forward, op
+from minitx.ops.checks import axes
 
 Axis = int | tuple[int, ...] | None
 
@@ -35,6 +36,7 @@ def sum(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
 
     goes wrong: as the end of a gradient check it hides faults: it sends back nothing but ones.
     """
+    axis = axes(axis)
     y, shape = x.sum(axis=axis, keepdims=keepdims), x.shape
 
     def backward(dy: Array) -> Array:
@@ -59,6 +61,7 @@ def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
 
     saved: the shape of x.
     """
+    axis = axes(axis)
     y, shape = x.sum(axis=axis, keepdims=keepdims), x.shape
     n = _count(x, y) or math.nan
 
@@ -99,6 +102,7 @@ def var(x: Array, axis: Axis = None, keepdims: bool = False, correction: int = 0
     goes wrong: Σx²/n - μ² is shorter and needs one pass, and cancels: for 40000, 40001, 40002, 40003 it gives -128 in
         float32 instead of 1.25. For the same reason the mean is taken twice: the second removes the first's rounding.
     """
+    axis = axes(axis)
     total = x.sum(axis=axis, keepdims=True)
     n = _count(x, total)
     centred = x - total / (n or 1)
@@ -132,6 +136,7 @@ def max(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
 
     differs from: PyTorch, where max(axis) gives all to one of the largest, and amax shares as here.
     """
+    axis = axes(axis)
     y = x.max(axis=axis, keepdims=True)
     return _extreme(x, y, axis, keepdims)
 
@@ -147,6 +152,7 @@ def min(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
     backward:
         dx_j = dy / m where x_j = y, else 0      m: how many elements are equal to the minimum
     """
+    axis = axes(axis)
     y = x.min(axis=axis, keepdims=True)
     return _extreme(x, y, axis, keepdims)
 
@@ -187,6 +193,7 @@ def logsumexp(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
 
     goes wrong: exp(1000) overflows; with the maximum m taken out, y = m + log Σ_j exp(x_j - m), nothing can.
     """
+    axis = axes(axis)
     m = x.max(axis=axis, keepdims=True, initial=-np.inf)
     m = np.where(np.isfinite(m), m, 0)  # a slice of nothing but -inf: exp(-inf - 0) = 0
     e = np.exp(x - m)

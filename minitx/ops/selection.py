@@ -134,8 +134,8 @@ def clip(x: Array, low: Any = None, high: Any = None) -> Forward:
     """
     low = -np.inf if low is None else np.asarray(low, x.dtype)
     high = np.inf if high is None else np.asarray(high, x.dtype)
-    if np.any(low > high):
-        raise ValueError(f"clip: low is at most high; low {low} and high {high} were given")
+    if not np.all(low <= high):
+        raise ValueError(f"clip: low is at most high, and neither is NaN; low {low} and high {high} were given")
     y = np.minimum(np.maximum(x, low), high)
     inside = (low <= x) & (x <= high)
 

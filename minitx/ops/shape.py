@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from minitx.op import Array, Forward, op
+from minitx.ops import checks
+from minitx.ops.checks import integers, number, whole
 
 Shape = int | tuple[int, ...]
 
@@ -22,11 +24,18 @@ def reshape(x: Array, shape: Shape) -> Forward:
         right shape with the tokens of all heads mixed, and a toy task learns in spite of it.
     """
     before = x.shape
+    try:
+        y = x.reshape(shape)
+    except ValueError as error:
+        raise ValueError(
+            f"reshape keeps the number of elements, {x.size} of shape {before}, which {shape} does not hold; one "
+            "length may be -1, for what remains"
+        ) from error
 
     def backward(dy: Array) -> Array:
         return dy.reshape(before)
 
-    return x.reshape(shape), backward
+    return y, backward
 
 
 @op("x")
@@ -38,13 +47,21 @@ def transpose(x: Array, axes: tuple[int, ...] | None = None) -> Forward:
         dx = dy with the inverse order
     """
 
+    axes = checks.axes(axes)
+    try:
+        y = x.transpose(axes)
+    except np.exceptions.AxisError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"transpose: each of the {x.ndim} axes of x once, in the new order, not {axes}") from error
+
     def backward(dy: Array) -> Array:
         if axes is None:
             return dy.transpose()
         source = [a % x.ndim for a in axes]
         return dy.transpose([source.index(i) for i in range(x.ndim)])
 
-    return x.transpose(axes), backward
+    return y, backward
 
 
 @op("x")
@@ -90,7 +107,13 @@ def squeeze(x: Array, axis: Shape | None = None) -> Forward:
     def backward(dy: Array) -> Array:
         return dy.reshape(before)
 
-    return x.squeeze(axis), backward
+    try:
+        y = x.squeeze(checks.axes(axis))
+    except np.exceptions.AxisError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"squeeze takes away axes of length 1, and axis {axis} of {before} is longer") from error
+    return y, backward
 
 
 @op("x")
@@ -119,7 +142,12 @@ def concatenate(*xs: Array, axis: int = 0) -> Forward:
     """
     if axis is None:
         raise TypeError("concatenate: axis is one integer; to join flattened arrays, reshape them to -1 first")
-    y = np.concatenate(xs, axis=axis)
+    try:
+        y = np.concatenate(xs, axis=axis)
+    except np.exceptions.AxisError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"concatenate: some arrays that differ along axis {axis} only; not {_shapes(xs)}") from error
     ends = np.cumsum([x.shape[axis] for x in xs])
 
     def backward(dy: Array) -> tuple[Array, ...]:
@@ -136,6 +164,9 @@ def stack(*xs: Array, axis: int = 0) -> Forward:
     backward:
         dx_i = slice i of dy along that axis
     """
+
+    if len({x.shape for x in xs}) != 1:
+        raise ValueError(f"stack: at least one array, and all of one shape, not {_shapes(xs)}")
 
     def backward(dy: Array) -> tuple[Array, ...]:
         return tuple(np.moveaxis(dy, axis, 0))
@@ -155,6 +186,10 @@ def split(x: Array, sections: int | list[int] | tuple[int, ...], axis: int = 0) 
     backward:
         dx = the dy_i, concatenated (0 for pieces that nobody used)
     """
+    if np.ndim(sections) == 0:
+        n = whole(sections, "split: the number of sections")
+        if x.shape[axis] % n:
+            raise ValueError(f"split: {n} equal sections of {x.shape[axis]}? give the cuts instead, split(x, [2, 5])")
     ys = tuple(np.split(x, sections, axis))
     if sum(y.shape[axis] for y in ys) != x.shape[axis]:
         raise ValueError(f"split: the cuts go up from 0 to {x.shape[axis]} at most; {sections} were given")
@@ -176,7 +211,8 @@ def pad(x: Array, width: Any, value: float = 0.0) -> Forward:
     backward:
         dx = dy without the margin
     """
-    width = np.broadcast_to(np.asarray(width, np.intp), (x.ndim, 2))
+    width = np.broadcast_to(integers(width, "pad: widths"), (x.ndim, 2))
+    number(value, "pad: value")
     if (width < 0).any():
         raise ValueError(f"pad: widths are not negative, and {width.tolist()} were given; use a slice to cut")
     y = np.full([b + n + a for n, (b, a) in zip(x.shape, width)], value, x.dtype)
@@ -187,3 +223,7 @@ def pad(x: Array, width: Any, value: float = 0.0) -> Forward:
         return dy[inside]
 
     return y, backward
+
+
+def _shapes(xs: tuple[Array, ...]) -> str:
+    return ", ".join(str(x.shape) for x in xs) or "none at all"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minitx.ops.checks import number
 from minitx.optim.optimizer import Group, Optimizer
 from minitx.tensor import Array
 
@@ -42,11 +43,17 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
+    remembers = ("step", "m", "v")
+
     def check(self, group: Group) -> None:
         super().check(group)
         betas = group["betas"]
+        if not isinstance(betas, tuple | list):
+            raise TypeError(f"betas are two numbers, (0.9, 0.999), not {betas!r}")
+        betas = group["betas"] = tuple(number(beta, "each of betas") for beta in betas)
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas are two numbers, at least 0 and below 1, not {betas}")
+        group["eps"] = number(group["eps"], "eps")
         if not group["eps"] > 0:
             raise ValueError(f"eps is positive (it keeps a gradient of zero from giving 0/0), not {group['eps']}")
 

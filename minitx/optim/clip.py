@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minitx.ops.checks import number
 from minitx.optim.optimizer import named
 
 
@@ -19,13 +20,13 @@ def clip_grad_norm(parameters: Any, max_norm: float) -> float:
 
     The norm is summed in float64 after division by the largest entry: no square overflows.
 
-    Raises ValueError for a negative max_norm, and FloatingPointError, which names the parameters, where a gradient is
-    not finite; then nothing has been changed. A factor from such a norm would make every weight NaN, or stop them all,
-    and hide where it began.
+    Raises ValueError for a negative max_norm, and FloatingPointError, which names the parameters, where a gradient (or
+    the norm itself) is not finite; then nothing has been changed. A factor from such a norm would make every weight
+    NaN, or stop them all, and hide where it began.
 
     source: Pascanu, Mikolov & Bengio 2013, "On the difficulty of training recurrent neural networks", algorithm 1.
     """
-    if not max_norm >= 0:
+    if not number(max_norm, "max_norm") >= 0:
         raise ValueError(f"max_norm is not negative (that would turn the gradients round), not {max_norm}")
     with_gradient = [(name, p, p.grad) for name, p in named(parameters) if p.grad is not None and p.grad.size]
     largest = [max(float(g.max()), -float(g.min())) for _, _, g in with_gradient]  # NaN if any is NaN
@@ -35,9 +36,15 @@ def clip_grad_norm(parameters: Any, max_norm: float) -> float:
     if top == 0:
         return 0.0
     squares = [float(np.square(np.divide(g, top, dtype=np.float64)).sum()) for _, _, g in with_gradient]
-    norm = top * math.sqrt(sum(squares))
+    length = math.sqrt(sum(squares))
+    norm = top * length
+    if norm == math.inf:
+        huge = ", ".join(name for (name, _, _), t in zip(with_gradient, largest) if t > top / 2)
+        raise FloatingPointError(f"the norm is above 1.8e308, by the gradient of {huge}; none was changed")
     factor = float(max_norm) / (norm + 1e-6)
     if factor < 1:
+        tiny = factor < 1e-30  # as float32 such a factor loses digits, or is 0
         for _, p, g in with_gradient:
-            p.grad = np.asarray(g * factor)  # a new array: whoever holds the old one keeps what it was
+            # a new array: whoever holds the old one keeps what it was
+            p.grad = np.asarray(g / top * (float(max_norm) / length) if tiny else g * factor)
     return norm

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minitx.ops.checks import is_whole, number
 from minitx.tensor import Array, Tensor
 
 Group = dict[str, Any]
@@ -31,6 +32,8 @@ class Optimizer:
     A parameter without a gradient (None) is skipped: no decay, no momentum, no state. A gradient of zeros is applied.
     """
 
+    remembers: tuple[str, ...] = ()  # what `update` keeps of a parameter: arrays of its shape, and perhaps a "step"
+
     def __init__(self, params: Any, **defaults: Any) -> None:
         self.groups: list[Group] = []
         self.state: dict[str, dict[str, Any]] = {}  # name → what the rule remembers of that parameter
@@ -43,6 +46,10 @@ class Optimizer:
             self.check(group)
             group["base_lr"] = group["lr"]
             for name, p in named(given["params"], start=len(seen)):
+                if not p.requires_grad and not hasattr(p, "decay"):  # (a frozen Parameter may be set free later)
+                    raise ValueError(
+                        f"parameter {name} ({p.dtype}) never gets a gradient: make it of floats with requires_grad=True"
+                    )
                 if seen.setdefault(id(p), i) != i:
                     raise ValueError(f"{name} is in two groups, {seen[id(p)]} and {i}; which rate should it have?")
                 if name in taken:
@@ -55,10 +62,9 @@ class Optimizer:
             self.groups.append(group)
 
     def check(self, group: Group) -> None:
-        """Raise ValueError for options that make no sense. Rules add their own."""
+        """Raise ValueError or TypeError for options that make no sense. Rules add their own."""
         for option in ("lr", "weight_decay"):
-            if not 0 <= group[option] < math.inf:
-                raise ValueError(f"{option} is finite and not negative, not {group[option]}")
+            group[option] = _rate(group[option], option)
 
     def update(self, value: Array, g: Array, state: dict[str, Any], group: Group, decay: float) -> None:
         """Move `value` in place against the gradient g. `state` is empty the first time."""
@@ -68,13 +74,18 @@ class Optimizer:
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
+        for name, p in self.named_parameters():  # before anything changes
+            for key, array in self.state.get(name, {}).items():
+                if isinstance(array, np.ndarray) and array.dtype != p.dtype:
+                    raise TypeError(
+                        f"{name} is {p.dtype} now, and {key} of this optimizer is {array.dtype}: cast the model first, "
+                        "then make the optimizer"
+                    )
         for group in self.groups:
             for name, p in zip(group["names"], group["params"]):
                 g = p.grad
                 if g is None:
                     continue
-                if g.shape != p.shape:
-                    raise ValueError(f"{name} has shape {p.shape}, its gradient {g.shape}; they are the same")
                 decay = group["weight_decay"] if getattr(p, "decay", True) else 0.0
                 with p.writing() as value:
                     self.update(value, g, self.state.setdefault(name, {}), group, decay)
@@ -95,6 +106,7 @@ class Optimizer:
 
     @lr.setter
     def lr(self, rate: float) -> None:
+        rate = _rate(rate, "lr")
         for group in self.groups:
             group["lr"] = group["base_lr"] = rate
 
@@ -112,7 +124,7 @@ class Optimizer:
         """Continue from a `state_dict()`: moments by name, and the options of the groups.
 
         Everything is checked before anything changes. Raises ValueError for another kind of optimizer, other groups, or
-        a wrong shape or dtype; KeyError for a name that is missing or unknown.
+        a wrong shape or dtype or an impossible number; KeyError for a name or an entry that is missing or unknown.
         """
         if saved["optimizer"] != type(self).__name__:
             raise ValueError(f"the state is of {saved['optimizer']}, this is {type(self).__name__}")
@@ -125,8 +137,17 @@ class Optimizer:
         if [set(g["names"]) for g in saved["groups"]] != [set(g["names"]) for g in self.groups]:
             raise ValueError("the state was saved with the parameters in other groups; make the same groups again")
         for name, state in saved["state"].items():
+            if state and self.remembers and state.keys() != set(self.remembers):
+                has, wants = ", ".join(state), ", ".join(self.remembers)
+                raise KeyError(f"the state of {name} has {has}; {type(self).__name__} remembers {wants}")
             for key, array in state.items():
+                if key == "step":
+                    if not is_whole(array) or array < 1:
+                        raise ValueError(f"step of {name} counts its updates from 1, and cannot be {array!r}")
+                    continue
                 if not isinstance(array, np.ndarray):
+                    if self.remembers:
+                        raise TypeError(f"{key} of {name} is an array, not {array!r}")
                     continue
                 if (array.shape, array.dtype) != (mine[name].shape, mine[name].dtype):
                     here, there = f"{mine[name].shape} {mine[name].dtype}", f"{array.shape} {array.dtype}"
@@ -161,6 +182,13 @@ def named(params: Any, start: int = 0) -> list[tuple[str, Tensor]]:
             raise ValueError(f"parameter {name} is the result of an op; only leaves can be optimized")
         pairs.setdefault(id(p), (name, p))
     return list(pairs.values())
+
+
+def _rate(value: Any, what: str) -> float:
+    rate = number(value, what)
+    if not 0 <= rate < math.inf:
+        raise ValueError(f"{what} is finite and not negative, not {value}")
+    return rate
 
 
 def _as_groups(params: Any) -> list[Group]:

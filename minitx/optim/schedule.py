@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from minitx.ops.checks import number
 from minitx.optim.optimizer import Optimizer
 
 Factor = Callable[[int], float]
@@ -17,6 +18,8 @@ Factor = Callable[[int], float]
 
 def constant(warmup: int = 0) -> Factor:
     """f(t) = min(1, t / warmup): a linear rise in `warmup` steps, then 1."""
+    if not number(warmup, "warmup") >= 0:
+        raise ValueError(f"warmup is a number of steps, not {warmup}")
     return lambda t: _rise(t, warmup)
 
 
@@ -55,8 +58,10 @@ def noam(d_model: int, warmup: int, factor: float = 1.0) -> Factor:
 
     source: Vaswani et al. 2017, section 5.3, equation 3 (there warmup is 4,000).
     """
-    if d_model < 1 or warmup < 1:
+    if not (number(d_model, "d_model") >= 1 and number(warmup, "warmup") >= 1):
         raise ValueError(f"noam wants d_model and warmup of at least 1, not {d_model} and {warmup}")
+    if not 0 <= number(factor, "factor") < math.inf:
+        raise ValueError(f"noam: factor is finite and not negative, not {factor}")
     return lambda t: factor * d_model**-0.5 * min(_step(t) ** -0.5, t * warmup**-1.5)
 
 
@@ -75,6 +80,10 @@ class Schedule:
     """
 
     def __init__(self, optimizer: Optimizer, function: Factor) -> None:
+        if not hasattr(optimizer, "groups"):
+            raise TypeError(f"Schedule(optimizer, function): first an optimizer, not a {type(optimizer).__name__}")
+        if not callable(function):
+            raise TypeError(f"Schedule(optimizer, function): a function of the step, constant() say, not {function!r}")
         self.optimizer, self.function = optimizer, function
         self.number = 0
         self._apply()
@@ -84,7 +93,10 @@ class Schedule:
         self._apply()
 
     def _apply(self) -> None:
-        f = self.function(max(self.number, 1))
+        step = max(self.number, 1)
+        f = number(self.function(step), f"the factor at step {step}")
+        if not 0 <= f < math.inf:
+            raise ValueError(f"the factor at step {step} is finite and not negative, not {f}")
         for group in self.optimizer.groups:
             group["lr"] = group["base_lr"] * f
 
@@ -112,9 +124,9 @@ def _rise(t: int, warmup: int) -> float:
 
 def _warmup_then(fall: Callable[[float], float], total: int, warmup: int, minimum: float) -> Factor:
     """A rise to 1 in `warmup` steps, then `fall`, a function of the share s of what is left, down to `minimum`."""
-    if not 0 <= warmup < total:
+    if not 0 <= number(warmup, "warmup") < number(total, "total"):
         raise ValueError(f"warm-up is a part of the run: 0 <= warmup < total, not warmup {warmup} and total {total}")
-    if not 0 <= minimum <= 1:
+    if not 0 <= number(minimum, "minimum") <= 1:
         raise ValueError(f"minimum is a share of the highest rate, between 0 and 1, not {minimum}")
 
     def f(t: int) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from minitx.ops.checks import number
 from minitx.optim.optimizer import Group, Optimizer
 from minitx.tensor import Array
 
@@ -31,8 +32,11 @@ class SGD(Optimizer):
     def __init__(self, params: Any, lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
         super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
 
+    remembers = ("b",)
+
     def check(self, group: Group) -> None:
         super().check(group)
+        group["momentum"] = number(group["momentum"], "momentum")
         if not 0 <= group["momentum"] < 1:
             raise ValueError(f"momentum is at least 0 and below 1 (at 1 it never forgets), not {group['momentum']}")
 

@@ -1,6 +1,8 @@
 """Module: what it finds, what it saves, how it prints."""
 import copy
+import gc
 import pickle
+from collections import deque
 
 import numpy as np
 import pytest
@@ -66,6 +68,13 @@ def test_load_checks_everything_before_it_writes(block):
         ({k: v for k, v in state.items() if k != "first.bias"}, KeyError, "first.bias"),
         (state | {"first.wieght": np.ones(1)}, KeyError, "did you mean 'first.weight'"),
         (state | {"items.0.weight": np.ones((3, 4))}, ValueError, r"\(3, 3\), the state \(3, 4\)"),
+        (state | {"items.0.weight": [[1.0]]}, ValueError, r"\(3, 3\), the state \(1, 1\)"),
+        (state | {"items.0.weight": np.ones((3, 3), complex)}, TypeError, "weight: .* real numbers, not complex"),
+        (state | {"items.0.weight": np.ones((3, 3), bool)}, TypeError, "real numbers, not bool"),
+        (state | {"items.0.weight": "x"}, TypeError, "real numbers, not <U1"),
+        (state | {"items.0.weight": None}, TypeError, "real numbers, not object"),
+        (state | {3: np.ones(1)}, KeyError, "the state has 3"),
+        (list(state), TypeError, "a state is a dict"),
     ]:
         with pytest.raises(error, match=words):
             block.load_state_dict(bad)
@@ -121,3 +130,126 @@ def test_which_parameters_decay():
     assert not nn.Embedding(2, 3, rng=rng).weight.decay
     assert not nn.LayerNorm(3).weight.decay
     assert not nn.LearnedPositions(2, 3, rng=rng).weight.decay
+
+
+def test_load_takes_lists_and_tensors(block):
+    state = block.state_dict()
+    state["table.gain"], state["first.bias"] = [1, 2, 3], Tensor([4.0, 5.0, 6.0])
+    block.load_state_dict(state)
+    assert block.table["gain"].numpy().tolist() == [1, 2, 3]
+    assert block.first.bias.numpy().tolist() == [4, 5, 6]
+    assert block.table["gain"].dtype == np.float64
+    assert block.first.bias.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [int, np.float16, complex, bool, None])
+def test_astype_to_anything_but_the_two_floats_is_refused(block, dtype):
+    before = block.state_dict()
+    with pytest.raises(TypeError, match="parameters are float32 or float64, not"):
+        block.astype(dtype)
+    with pytest.raises(TypeError, match="float32 or float64"):
+        block.first.weight.cast(dtype)
+    for name, value in block.state_dict().items():
+        np.testing.assert_array_equal(value, before[name], strict=True)
+
+
+def test_astype_keeps_hooks_and_refuses_older_graphs(block):
+    weight, seen = block.first.weight, []
+    weight.register_hook(lambda g: seen.append(g.dtype))
+    block.first.bias.requires_grad = False
+    y = block.first(Tensor(np.ones((5, 2), np.float32)))
+    weight.grad = np.ones((3, 2), np.float32)
+    block.astype(np.float64)
+    assert weight.grad is None
+    assert not block.first.bias.requires_grad
+    with pytest.raises((RuntimeError, TypeError)):
+        y.backward(np.ones((5, 3)))
+    block.first(Tensor(np.ones((5, 2)))).backward(np.ones((5, 3)))
+    assert seen == [np.float64]
+
+
+class Special(nn.Parameter):
+    pass
+
+
+@pytest.mark.parametrize("clone", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_copies_of_a_parameter_keep_its_class(clone):
+    p = Special(np.ones(3), decay=False)
+    p.grad = np.full(3, 2.0)
+    other = clone(p)
+    assert type(other) is Special
+    assert not other.decay
+    assert other.requires_grad
+    assert (other.grad == 2).all()
+
+
+# ---------------------------------------------------------------------- parameters do not vanish
+
+
+@pytest.mark.parametrize("value", [np.zeros((3, 2)), Tensor(np.zeros((3, 2))), 0.0, [0.0]])
+def test_a_parameter_is_not_replaced_by_something_else(block, value):
+    with pytest.raises(TypeError, match=r"Linear.weight is a Parameter and would be lost: .* \.weight\.data = "):
+        block.first.weight = value
+    with pytest.raises(TypeError, match="would be lost"):
+        block.first.weight -= 0.1
+    block.first.weight.data -= 0.1
+    assert len(list(block.parameters())) == 6
+
+
+def test_a_parameter_may_be_replaced_or_taken_away(block):
+    block.first.weight = nn.Parameter(np.ones((3, 2)))
+    block.first.bias = None
+    del block.items[0].bias
+    assert len(list(block.parameters())) == 4
+
+
+def test_a_tensor_that_would_be_trained_is_a_parameter(block):
+    with pytest.raises(TypeError, match=r"Block.gate: .* nn.Parameter\(data\)"):
+        block.gate = Tensor(np.ones(3), requires_grad=True)
+
+
+def test_parameters_of_the_class_are_refused():
+    with pytest.raises(TypeError, match=r"Wrong\.weight would be one for all objects"):
+
+        class Wrong(nn.Module):
+            weight = nn.Parameter(np.ones(3))
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, deque])
+def test_parameters_in_a_set_are_refused(block, kind):
+    block.more = {"inside": [kind([nn.Parameter(np.ones(3))])]}
+    with pytest.raises(TypeError, match=f"more.inside.0: parameters in a {kind.__name__} are not found"):
+        list(block.parameters())
+    block.more = kind([1, 2])
+    assert len(list(block.parameters())) == 6
+
+
+def test_two_parameters_of_one_name_are_refused(block):
+    block.table = {1: nn.Parameter(np.ones(2)), "1": nn.Parameter(np.ones(2))}
+    with pytest.raises(ValueError, match=r"two parameters are called 'table\.1'"):
+        block.state_dict()
+    block.table["1"] = block.table[1]  # tied: one parameter
+    assert "table.1" in block.state_dict()
+    setattr(block, "first.weight", nn.Parameter(np.ones(2)))
+    with pytest.raises(ValueError, match=r"two parameters are called 'first\.weight'"):
+        block.state_dict()
+
+
+def test_a_child_that_knows_its_parent(block):
+    block.first.parent = block
+    assert "    parent: Block (see above)" in repr(block).splitlines()
+    assert len(block.state_dict()) == 6
+
+
+def test_walking_leaves_no_cycle_behind(block):
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            block.state_dict()
+            block.zero_grad()
+            repr(block)
+            list(block.modules())
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

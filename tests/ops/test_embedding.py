@@ -54,6 +54,8 @@ def test_lists_scalars_and_integer_tensors():
     np.testing.assert_array_equal(embedding(3, weight).numpy(), weight[3])
     np.testing.assert_array_equal(gradient(3, weight, np.ones(2)), np.eye(5)[:, 3:4] * np.ones(2))
     np.testing.assert_array_equal(embedding(Tensor(np.array([1, 2])), weight).numpy(), weight[[1, 2]])
+    dweight = gradient([1, 2], weight, np.ones((2, 2)), padding_idx=np.int64(1))
+    np.testing.assert_array_equal(dweight[:, 0], [0, 0, 1, 0, 0])
 
 
 def test_ids_are_copied():
@@ -96,13 +98,15 @@ def test_pitfall_24_padding_row():
     np.testing.assert_array_equal(gradient([0, 1, 2], weight, dy, padding_idx=0), [[0, 0], [1, 1], [2, 2]])
 
 
-@pytest.mark.parametrize("padding_idx", [-1, 3])
+@pytest.mark.parametrize("padding_idx", [-1, 3, 1.5, 1.0, True, "1"])
 def test_pitfall_24_padding_idx_is_an_id(padding_idx):
-    with pytest.raises(ValueError, match=f"padding_idx is an id from 0 to 2, not {padding_idx}"):
+    with pytest.raises(ValueError, match=f"padding_idx is an id from 0 to 2, not {padding_idx!r}"):
         embedding([0], np.zeros((3, 2)), padding_idx)
 
 
 def test_pitfall_35_no_ids():
+    assert embedding([], np.zeros((5, 2))).shape == (0, 2)
+    assert embedding([[], []], np.zeros((5, 2))).shape == (2, 0, 2)
     ids = np.zeros((0, 3), int)
     assert embedding(ids, np.zeros((5, 2))).shape == (0, 3, 2)
     np.testing.assert_array_equal(gradient(ids, np.ones((5, 2)), np.zeros((0, 3, 2))), np.zeros((5, 2)))

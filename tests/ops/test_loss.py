@@ -208,3 +208,12 @@ def test_an_infinite_loss_is_not_nan(smoothing):
     assert cross_entropy(logits, [1], label_smoothing=smoothing).item() == np.inf
     with minitx.reference():
         assert cross_entropy(logits, [1], label_smoothing=smoothing).item() == np.inf
+
+
+def test_targets_from_an_integer_tensor_and_from_an_empty_list():
+    logits = np.random.default_rng(0).standard_normal((2, 3))
+    assert cross_entropy(logits, Tensor(np.array([0, 2]))).item() == cross_entropy(logits, [0, 2]).item()
+    assert cross_entropy(logits, targets=Tensor(np.array([0, 2]))).item() == cross_entropy(logits, [0, 2]).item()
+    assert cross_entropy(np.zeros((0, 3)), []).item() == 0
+    with pytest.raises(TypeError, match="targets are integers, not float32"):
+        cross_entropy(logits, Tensor([0, 2]))

@@ -108,7 +108,7 @@ def test_einsum_takes_a_list_and_skips_what_nobody_wants():
         ("i.j->i", [(2, 3)], "letters, commas"),
         ("i1->i", [(2, 3)], "letters, commas"),
         ("...i->i", [(2, 3)], "no place for the axes"),
-        ("ij,jk->ik", [(2, 3), (5, 7)], "label 'j'"),
+        ("ij,jk->ik", [(2, 3), (5, 7)], r"'j' stands for 3 and 5, in 'ij,jk->ik' with shapes \(2, 3\), \(5, 7\)"),
     ],
 )
 def test_einsum_messages(subscripts, shapes, message):

@@ -110,7 +110,10 @@ def test_bounds_that_broadcast_x():
 def test_messages():
     with pytest.raises(TypeError, match="where: the condition is boolean, not int64; compare first"):
         ops.where(np.array([1, 0]), 1.0, 2.0)
-    with pytest.raises(ValueError, match=r"clip: low is at most high; low 2\.0 and high 1\.0"):
+    with pytest.raises(ValueError, match=r"clip: low is at most high, and neither is NaN; low 2\.0 and high 1\.0"):
         ops.clip(Tensor([0.0]), 2, 1)
+    for bounds in [(np.nan, 1), (0, np.nan), ([np.nan], None)]:
+        with pytest.raises(ValueError, match="neither is NaN"):
+            ops.clip(Tensor([0.0]), *bounds)
     with pytest.raises(TypeError, match="clip: low is not differentiable"):
         ops.clip(Tensor([0.0]), Tensor([0.0], requires_grad=True), 1)

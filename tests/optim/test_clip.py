@@ -91,3 +91,20 @@ def test_whoever_holds_the_old_gradient_keeps_it():
     held = pairs[0][1].grad
     clip_grad_norm(pairs, 1.0)
     np.testing.assert_array_equal(held, [3.0, 4.0])
+
+
+def test_pitfall_17_a_norm_beyond_float64_is_refused():
+    pairs = parameters([1.5e308, 1.5e308], [1.0], [1.5e308] * 2)
+    with pytest.raises(FloatingPointError, match=r"norm is above 1.8e308, by the gradient of p0, p2; none was changed"):
+        clip_grad_norm(pairs, 1.0)
+    np.testing.assert_array_equal(pairs[0][1].grad, [1.5e308] * 2)
+
+
+def test_pitfall_17_a_factor_below_float32_loses_nothing():
+    n = 1_000_000
+    pairs = parameters(np.full(n, 3e38), dtype=np.float32)  # the factor is 3e-42, which float32 rounds to two digits
+    np.testing.assert_allclose(clip_grad_norm(pairs, 1.0), 3e41, rtol=1e-6)
+    np.testing.assert_allclose(pairs[0][1].grad, 1e-3, rtol=1e-6)
+    pairs = parameters([1e308, 1e308])
+    clip_grad_norm(pairs, 1e-10)
+    np.testing.assert_allclose(pairs[0][1].grad, [1e-10 / math.sqrt(2)] * 2, rtol=1e-14)

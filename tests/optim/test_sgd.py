@@ -199,9 +199,8 @@ def test_bad_options_are_refused(options):
 
 def test_a_gradient_of_another_shape_is_refused():
     p = Tensor(np.ones((3, 2)), requires_grad=True)
-    p.grad = np.ones(2)  # would broadcast
-    with pytest.raises(ValueError, match=r"0 has shape \(3, 2\), its gradient \(2,\)"):
-        SGD([p], lr=1).step()
+    with pytest.raises(ValueError, match=r"the shape of the Tensor: \(3, 2\), not \(2,\)"):
+        p.grad = np.ones(2)  # would broadcast
 
 
 # ---------------------------------------------------------------------- saved state

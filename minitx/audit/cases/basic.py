@@ -334,6 +334,9 @@ MATMUL = [
     ),
     contraction("sum of all", "ij->", (2, 3), of_smaller=lambda x: ops.sum(x)),
     contraction("diagonal", "iji->ij", (3, 2, 3)),
+    contraction(
+        "a diagonal of length 1, broadcast", "jii,ij->i", (2, 1, 1), (3, 2), of_smaller=lambda x, y: y @ x[:, 0, 0]
+    ),
     contraction("trace", "ii", (5, 5), of_smaller=lambda x: ops.sum(x * np.eye(5))),
     contraction("ellipsis", "...i,ij->...j", (2, 7, 3), (3, 5), of_smaller=lambda x, y: x @ y),
     contraction(

@@ -117,7 +117,7 @@ def attention_weights(
 def attention(q: Tensor, k: Tensor, v: Tensor, *, dropout: float = 0.0, rng: Any = None, **options: Any) -> Tensor:
     w = attention_weights(q, k, **options)
     if dropout:
-        w = w * (keep(KEY, w.shape, dropout) / (1 - dropout))
+        w = w * (keep(KEY, w.shape, dropout) / (1 - dropout) if dropout < 1 else 0.0)
     return w @ v[:, np.arange(q.shape[1]) // (q.shape[1] // v.shape[1])]
 
 
@@ -237,6 +237,14 @@ CASES = [
         "attention_weights", "causal, groups, bias, softcap",
         lambda r: (qkv(r, 6, 3)[:2], {"mask": C(), "bias": normal(r, (1, 6, 3, 5))[0], "softcap": 1.7}),
         attention_weights, torch_attention_weights,
+    ),
+    Case(
+        "attention_weights", "bias for all, T = B and S = H",  # equal sizes show axes counted from the wrong end
+        lambda r: (qkv(r, T=2, S=3)[:2], {"bias": normal(r, (2, 3))[0]}), attention_weights, torch_attention_weights,
+    ),
+    Case(
+        "attention_weights", "bias per head and key",
+        lambda r: (qkv(r, 5, 1)[:2], {"bias": normal(r, (1, 5, 1, 5))[0]}), attention_weights, torch_attention_weights,
     ),
     _attention("", lambda r: (qkv(r), {})),
     _attention("causal", lambda r: (qkv(r), {"mask": C()})),
