@@ -22,24 +22,17 @@ from minitx.tensor import Array
 
 @dataclass(frozen=True)
 class Packed(Batch):
-    """A Batch of packed rows: call the model with `positions=` as well. `mask` is masks.documents, padding is -1 in it.
+    """A Batch of packed rows, with `positions`. `mask` is masks.documents, padding is -1 in it.
 
     All three are needed: without the mask a document reads the one before it, whatever the positions say; without the
     positions it is told that it begins in the middle; and without the ignored targets it learns to foretell the next.
     """
-
-    positions: Array | None = None  # (B, T)
 
     @property
     def documents(self) -> Array:
         """The number of each token's document, -1 for padding, (B, T)."""
         ids: Array = self.mask.ids
         return ids
-
-    def rows(self, rows: slice) -> Packed:
-        part = super().rows(rows)
-        positions = None if self.positions is None else self.positions[rows]
-        return Packed(part.ids, part.targets, mask=part.mask, positions=positions)
 
 
 def pack(documents: Sequence[Any], length: int, together: Sequence[Sequence[int]] | None = None) -> Packed:

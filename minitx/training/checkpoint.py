@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minitx.data import CharTokenizer
+from minitx.data.vocabulary import Tokenizer, tokenizer_from_dict
 from minitx.models import Transformer, TransformerConfig
 from minitx.tensor import Array
 from minitx.training import tensorfile
@@ -34,7 +34,7 @@ Card = dict[str, Any]
 
 class Loaded(NamedTuple):
     model: Transformer  # in evaluation mode
-    tokenizer: CharTokenizer | None
+    tokenizer: Tokenizer | None
     card: Card
 
 
@@ -128,12 +128,12 @@ def load_weights(model: Any, arrays: Mapping[str, Array], path: str | Path) -> N
         raise CheckpointError(f"{path} does not fit this model: {error.args[0]}") from None
 
 
-def load_tokenizer(directory: str | Path) -> CharTokenizer | None:
+def load_tokenizer(directory: str | Path) -> Tokenizer | None:
     path = Path(directory) / TOKENIZER
     if not path.exists():
         return None
     try:
-        return CharTokenizer.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        return tokenizer_from_dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from None
 

@@ -15,7 +15,9 @@ from minitx.training.monitor import Monitor
 
 def forward(model: Any, batch: Any) -> Any:
     """The model's Output for a batch of either kind: language model, or source and (shifted) target."""
-    return model(batch.ids, batch.target_ids, mask=batch.mask, target_mask=batch.target_mask)
+    return model(
+        batch.ids, batch.target_ids, mask=batch.mask, target_mask=batch.target_mask, positions=batch.positions
+    )
 
 
 def backward(model: Any, batch: Any, config: TrainingConfig, monitor: Monitor | None = None) -> float:
@@ -29,7 +31,7 @@ def backward(model: Any, batch: Any, config: TrainingConfig, monitor: Monitor | 
 
     Auxiliary losses are the exception: each is a mean over the tokens of one forward pass (the load balance of experts
     is not a sum over tokens), so the pieces' values are averaged with the piece's share of the rows as weight. They
-    count in the gradient, times `aux_weight`, and not in the loss returned.
+    count in the gradient, times `balance_weight` or `router_z_weight`, and not in the loss returned.
     """
     tokens = batch.tokens
     rows = batch.ids.shape[0]
@@ -42,8 +44,9 @@ def backward(model: Any, batch: Any, config: TrainingConfig, monitor: Monitor | 
             )
             loss = nats * (1 / max(tokens, 1))
             total += loss.item()
-            for aux in output.aux_losses.values():
-                loss = loss + aux * (config.aux_weight * piece.ids.shape[0] / rows)
+            for name, aux in output.aux_losses.items():  # "decoder.0.balance", "decoder.0.router_z", ...
+                weight = getattr(config, f"{name.rpartition('.')[2]}_weight")
+                loss = loss + aux * (weight * piece.ids.shape[0] / rows)
             if monitor is not None:
                 monitor.end_of_pass()
             loss.backward()

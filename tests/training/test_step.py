@@ -7,11 +7,13 @@ from small_runs import decoder
 
 from minitx import Tensor
 from minitx.data import IGNORED, Batch
+from minitx.data.packing import pack
+from minitx.models import Transformer, TransformerConfig
 from minitx.models.transformer import Output
 from minitx.ops import cross_entropy
 from minitx.tasks import get_task
 from minitx.training import TrainingConfig
-from minitx.training.step import backward
+from minitx.training.step import backward, forward
 
 
 class TwoRows:
@@ -74,9 +76,34 @@ def test_auxiliary_losses_count_by_rows_and_not_in_the_loss():
         def __call__(self, ids, *args, **options):
             out = self.model(ids, *args, **options)
             weight = self.model.embedding.weight
-            return out._replace(aux_losses={"balance": (weight * weight).sum() * float(len(ids))})
+            return out._replace(aux_losses={"decoder.0.balance": (weight * weight).sum() * float(len(ids))})
 
     model, batch = decoder(), Batch(np.arange(3, 12).reshape(3, 3), np.full((3, 3), IGNORED))
-    assert backward(WithBalance(model), batch, TrainingConfig(aux_weight=0.5, accumulate=2)) == 0
+    assert backward(WithBalance(model), batch, TrainingConfig(balance_weight=0.5, accumulate=2)) == 0
     # Pieces of 2 and 1 rows (or 1 and 2): Σ (rows / 3) · rows · 0.5 · 2 w = 5/3 w
     np.testing.assert_allclose(model.embedding.weight.grad, 5 / 3 * model.embedding.weight.data, rtol=1e-12)
+
+
+def test_a_packed_batch_brings_its_positions():
+    documents = [np.array([3, 4, 5]), np.array([6, 7])]
+    batch = pack(documents, 6)
+    model = decoder()
+    logits = forward(model, batch).logits.data
+    for document in documents:
+        alone = model(document[None]).logits.data[0]
+        row = next(i for i in range(6) if batch.ids[0, i : i + len(document)].tolist() == document.tolist())
+        np.testing.assert_allclose(logits[0, row : row + len(document)], alone, rtol=1e-9, atol=1e-12)
+
+
+def test_the_losses_of_a_router_have_weights_of_their_own():
+    config = TransformerConfig(
+        architecture="decoder", layers=1, d_model=8, heads=2, vocab_size=13, experts=3, dropout=0.0
+    )
+    batch = Batch(np.arange(3, 12).reshape(3, 3), np.full((3, 3), IGNORED))
+    grads = []
+    for weights in [{"balance_weight": 1.0, "router_z_weight": 0.0}, {"balance_weight": 0.0, "router_z_weight": 0.0}]:
+        model = Transformer(config, rng=np.random.default_rng(0)).astype(np.float64)
+        assert backward(model, batch, TrainingConfig(**weights)) == 0
+        grads.append(np.abs(model.decoder[0].feedforward.router.weight.grad).max())
+    assert grads[0] > 0
+    assert grads[1] == 0
