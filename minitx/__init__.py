@@ -3,6 +3,31 @@
 from minitx import ops
 from minitx.gradcheck import GradientError, gradcheck, gradcheck_model
 from minitx.op import Forward, composite, op
+from minitx.ops import (
+    attention,
+    attention_weights,
+    concatenate,
+    cross_entropy,
+    dropout,
+    einsum,
+    embedding,
+    exp,
+    gelu,
+    layer_norm,
+    linear,
+    log,
+    log_softmax,
+    matmul,
+    mse,
+    relu,
+    rms_norm,
+    silu,
+    softmax,
+    sqrt,
+    stack,
+    tanh,
+    where,
+)
 from minitx.settings import enable_grad, no_grad, reference
 from minitx.tensor import Array, Tensor
 from minitx.tracing import detect_anomaly, graph, trace
@@ -12,4 +37,7 @@ __all__ = [
     "Tensor", "op", "composite", "no_grad", "enable_grad", "reference",
     "trace", "graph", "detect_anomaly",
     "gradcheck", "gradcheck_model", "GradientError", "Array", "Forward",
+    "ops", "exp", "log", "sqrt", "tanh", "relu", "gelu", "silu", "where", "concatenate", "stack", "matmul", "einsum",
+    "linear", "embedding", "softmax", "log_softmax", "layer_norm", "rms_norm", "dropout",
+    "attention", "attention_weights", "cross_entropy", "mse",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
-"""`leaf.data -= step`: the value of a leaf reads like any read-only array, and this one spelling of an update works."""
+"""How the value of a leaf is changed: `leaf.data -= step`, and for optimizers `with leaf.writing() as value`."""
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,12 +9,14 @@ import numpy as np
 if TYPE_CHECKING:
     from minitx.tensor import Tensor
 
+set_writeable: Any = np.ndarray.setflags  # called by position, set_writeable(array, False): a keyword costs 0.15 µs
+
 
 class LeafValues(np.ndarray[Any, Any]):
-    """What `leaf.data` returns: NumPy asks it to do `leaf.data -= step`, and it goes through `leaf.writing()`.
+    """What `t.data` returns: NumPy asks it to do `leaf.data -= step`, and the leaf gets a new array.
 
-    Only the array that `leaf.data` itself returns has an owner; slices and results of arithmetic are as NumPy makes
-    them, so that `leaf.data[0] -= 1` is NumPy's own error.
+    Only the array that `leaf.data` itself returns has an owner; slices, results of ops and of arithmetic have none, so
+    that `leaf.data[0] -= 1` is NumPy's own error.
     """
 
     owner: Tensor | None = None
@@ -22,13 +25,54 @@ class LeafValues(np.ndarray[Any, Any]):
         return repr(self.view(np.ndarray))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = (), **options: Any) -> Any:
-        plain = [x.view(np.ndarray) if isinstance(x, LeafValues) else x for x in inputs]
+        plain = [_plain(x) for x in inputs]
         apply = getattr(ufunc, method)
-        target = out[0] if out else None
-        if isinstance(target, LeafValues) and target.owner is not None:  # `leaf.data -= step`
-            with target.owner.writing() as value:
-                apply(*plain, out=(value,), **options)
-            return target.owner.data  # a view of the new memory, also for `values = leaf.data; values -= step`
+        target = inputs[0] if method == "at" else out[0] if len(out) == 1 else None
+        owner = target.owner if isinstance(target, LeafValues) else None
+        if owner is not None:  # `leaf.data -= step`, `np.add.at(leaf.data, i, step)`
+            new = owner.numpy()
+            if method == "at":
+                apply(new, *plain[1:])
+            else:
+                apply(*plain, out=(new,), **options)
+            owner.put(new)
+            return None if method == "at" else owner.data  # the new memory, also for `v = leaf.data; v -= step`
+        if method == "at" and not plain[0].flags.writeable:  # ufunc.at does not look at this flag itself
+            raise ValueError("output array is read-only")
         if out:
-            options["out"] = tuple(x.view(np.ndarray) if isinstance(x, LeafValues) else x for x in out)
+            options["out"] = tuple(_plain(x) for x in out)
         return apply(*plain, **options)
+
+
+def _plain(x: Any) -> Any:
+    return x.view(np.ndarray) if isinstance(x, LeafValues) else x
+
+
+class Writing:
+    """`with leaf.writing() as value:` the memory of the leaf itself, to be written to until the end of the block.
+
+    Whoever read the value before keeps what it was, and a view of `value` that is kept does not change the leaf later:
+    in both cases the leaf moves to a copy. Who holds its memory is seen by counting references.
+    """
+
+    __slots__ = ("leaf", "value")
+
+    def __init__(self, leaf: Tensor) -> None:
+        self.leaf = leaf
+
+    def __enter__(self) -> np.ndarray[Any, Any]:
+        leaf = self.leaf
+        leaf.changed()
+        if leaf._data.base is not None or sys.getrefcount(leaf._data) > 2:  # (the leaf and the call) others read it
+            leaf._data = leaf._data.copy()
+        set_writeable(leaf._data, True)
+        self.value = leaf._data.view()
+        return self.value
+
+    def __exit__(self, *error: object) -> None:
+        leaf = self.leaf
+        leaf.changed()  # a graph made inside refuses too
+        set_writeable(self.value, False)
+        set_writeable(leaf._data, False)
+        if sys.getrefcount(leaf._data) > 3:  # (the leaf, value.base and the call) somebody kept a view to write to
+            leaf.put(leaf._data.copy())

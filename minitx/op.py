@@ -6,7 +6,8 @@
 
 Parameters without a default are differentiable; otherwise they are named, `@op("q", "k", "v", "bias")`. `backward(dy)`
 answers with one gradient per name, in that order (a bare array if there is one name); `backward(dy, need)` may skip
-what nobody wants: `need.q` is False where the gradient of q is not asked for. Several values: return them as a tuple,
+what nobody wants: `need.q` is False where the gradient of q is not asked for (a second parameter with a default, the
+`y=y` of a lambda, is your own unless it is called `need`). Several values: return them as a tuple,
 and `dy` is a tuple too. A parameter `*xs` takes any number of differentiable arrays.
 
 What this file does for every op, so that no rule has to: cast to the Tensor's dtype and check that it comes out again,
@@ -14,6 +15,7 @@ choose between kernel and definition, leave a node on the tape, undo broadcastin
 """
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import inspect
@@ -24,9 +26,13 @@ from types import FunctionType
 from typing import Any, overload
 
 import numpy as np
+from numpy import ndarray
 
 from minitx import settings
-from minitx.tensor import Array, Node, Tensor, set_writeable, wrap
+from minitx.complaints import apart, cast_all, no_rule, numbers
+from minitx.kernels import say
+from minitx.leaf import set_writeable
+from minitx.tensor import Array, Node, Tensor, wrap
 
 __all__ = ["Array", "Composite", "Forward", "Op", "composite", "op", "registry"]
 
@@ -58,7 +64,8 @@ class Op:
         self._kernel: Callable[..., Any] | None = _UNRESOLVED
         self._needs: dict[Any, Any] = {}
         self._as_need: Any = tuple if self.variadic else getattr(namedtuple("Need", self.wrt), "_make")  # noqa: B009
-        if definition.__module__.startswith("minitx.ops."):
+        self.module = definition.__module__ or ""
+        if self.module.startswith("minitx.ops."):
             registry[self.name] = self
 
     # ------------------------------------------------------------------ which implementation runs
@@ -71,20 +78,26 @@ class Op:
         return self._kernel
 
     def _find_kernel(self) -> Callable[..., Any] | None:
-        package, _, file = self.definition.__module__.rpartition(".")
+        package, _, file = self.module.rpartition(".")
         if package != "minitx.ops":
             return None
         name = f"minitx.kernels.{file}"
         try:
             return getattr(importlib.import_module(name), self.name, None)
         except ModuleNotFoundError as error:
-            if error.name in (name, "numba", "llvmlite"):
-                return None  # no such kernel, or no compiler: the definition does it
+            if error.name in ("numba", "llvmlite"):
+                say.once("numba is not installed, so minitx runs on the slower NumPy definitions (pip install numba)")
+                return None
+            if error.name == name:
+                return None  # no such kernel: the definition does it
             raise
 
     @contextmanager
     def using(self, implementation: Callable[..., Any]) -> Iterator[None]:
-        """Inside, `implementation` (same contract) runs instead: a mutant, a learner's code, a kernel under test."""
+        """Inside, `implementation` (same contract) runs instead: a mutant, a learner's code, a kernel under test.
+
+        Unlike `no_grad` and `reference`, which hold for one thread, this holds for the whole process.
+        """
         before, self.replacement = self.replacement, implementation
         try:
             yield
@@ -111,13 +124,12 @@ class Op:
         arrays: list[Any] = []
         inputs: list[Tensor] = []
         where: list[int] = []  # the slot of each input
-        live: list[int] = []  # the slots whose gradient somebody wants
+        live = 0  # a bit for each slot: somebody wants its gradient
         dtype: Any = None
         plain: list[int] = []  # the places of numbers and arrays among the differentiable arguments
         for a, slot in zip(args, slots):
             if isinstance(a, Tensor):
                 array = a._data
-                arrays.append(array)
                 if slot >= 0:
                     inputs.append(a)
                     where.append(slot)
@@ -126,50 +138,59 @@ class Op:
                     elif array.dtype is not dtype and array.dtype != dtype:
                         raise self._mixed(inputs)
                     if a._requires_grad:
-                        live.append(slot)
+                        live |= 1 << slot
                 elif a._requires_grad:
-                    raise self._not_differentiable(len(arrays) - 1)
+                    raise self._not_differentiable(self._parameter(len(arrays)))
+                arrays.append(array)
             else:
                 if slot >= 0:
                     plain.append(len(arrays))
-                arrays.append(a)
+                arrays.append(copy.deepcopy(a) if type(a) is list else a)  # the rule may keep it, the caller change it
         if len(args) > len(slots):
             arrays += args[len(slots) :]  # one too many: let Python say so in its own words
         if options:
-            options = dict(options)  # a kernel may decline, and then the definition starts from the same options
+            options = {n: copy.deepcopy(a) if type(a) is list else a for n, a in options.items()}  # (our own dict, too)
             given = [n for n, a in options.items() if n in self.slot and not isinstance(a, Tensor)]
-            dtype = self._open(options, inputs, where, live)
-            self._cast(options, given, dtype)
+            dtype, live = self._open(options, inputs, where, live)
+            cast_all(options, given, dtype, self.name)
         if plain:
-            self._cast(arrays, plain, dtype)
+            cast_all(arrays, plain, dtype, self.name)
         try:
-            result = f(*arrays, **options)
+            result = f(*arrays, **options) if options else f(*arrays)
         except Exception as error:
+            if isinstance(error, NotImplementedError) and f is self._kernel:
+                return NotImplemented  # it cannot be compiled on this machine, and has said so
             error.add_note(f"in {self.describe(arrays, options)}")
             raise
-        if result is NotImplemented:
-            return result
+        if type(result) is not tuple or len(result) != 2 or not callable(result[1]):
+            if result is NotImplemented:
+                return result
+            raise no_rule(self.name, result)
         value, backward = result
+        several = type(value) is tuple
+        if several:
+            value = tuple([self._checked(v, dtype) for v in value])
+        elif type(value) is not ndarray or value.dtype is not dtype:
+            value = self._checked(value, dtype)
+        if options or len(arrays) > len(inputs):
+            value = apart(value, (*arrays, *options.values()))
         node = None
         if live and now.recording:
-            key = (tuple(live), max(slots) + 1 if self.variadic else len(self.wrt))
-            stand_ins = [np.broadcast_to(v.dtype.type(0), v.shape) for v in value] if type(value) is tuple else None
-            node = Node(self, backward, inputs, where, self._needs.get(key) or self._need(*key), stand_ins)
-        out: Any
-        if type(value) is tuple:
-            out = tuple(wrap(self._checked(v, dtype), node, i) for i, v in enumerate(value))
-        elif type(value) is np.ndarray and (value.dtype is dtype or dtype is None):
-            out = wrap(value, node)
-        else:
-            out = wrap(self._checked(value, dtype), node)
+            need = self._needs.get(live) or self._need(live, max(slots) + 1 if self.variadic else len(self.wrt))
+            stand_ins = [np.broadcast_to(v.dtype.type(0), v.shape) for v in value] if several else None
+            node = Node(self, backward, inputs, where, need, stand_ins)
+        out: Any = tuple([wrap(v, node, i) for i, v in enumerate(value)]) if several else wrap(value, node)
         if now.observer is not None:
             now.observer.forward(self, arrays, options, out, node)
         return out
 
     def _checked(self, result: Any, dtype: Any) -> Array:
         value: Array = np.asarray(result)
-        if dtype is not None and value.dtype != dtype:
-            raise TypeError(f"{self.name}: {dtype} in, {value.dtype} out; an op keeps the dtype of its Tensors")
+        if dtype is None:
+            return numbers(value, f"the value of {self.name}")
+        if value.dtype != dtype:
+            fix = "an op keeps the dtype of its Tensors" if dtype.kind == "f" else "make the Tensor from floats"
+            raise TypeError(f"{self.name}: {dtype} in, {value.dtype} out; {fix}")
         return value
 
     def _spread(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -180,42 +201,28 @@ class Op:
         first = self.by_position[-1]
         return args, (*self.by_position[:-1], *range(first, first + len(args) - fixed))
 
-    def _open(self, options: dict[str, Any], inputs: list[Tensor], where: list[int], live: list[int]) -> Any:
-        """Take the Tensors out of the keyword arguments; returns the dtype of all inputs."""
+    def _open(self, options: dict[str, Any], inputs: list[Tensor], where: list[int], live: int) -> tuple[Any, int]:
+        """Take the Tensors out of the keyword arguments; returns the dtype of all inputs, and which are wanted."""
         for name, a in options.items():
+            if name not in self.signature.parameters:
+                raise TypeError(f"{self.name}() has no argument {name}; it has {', '.join(self.signature.parameters)}")
             if isinstance(a, Tensor):
                 if name in self.slot:
                     inputs.append(a)
                     where.append(self.slot[name])
                     if a._requires_grad:
-                        live.append(self.slot[name])
+                        live |= 1 << self.slot[name]
                     if a._data.dtype != inputs[0]._data.dtype:
                         raise self._mixed(inputs)
                 elif a._requires_grad:
-                    raise self._not_differentiable(list(self.signature.parameters).index(name))
+                    raise self._not_differentiable(name)
                 options[name] = a._data
-        return inputs[0]._data.dtype if inputs else None
+        return inputs[0]._data.dtype if inputs else None, live
 
-    def _cast(self, arguments: Any, places: Sequence[Any], dtype: Any) -> None:
-        """The Tensors decide: numbers and arrays in differentiable places take their dtype (float32 without one).
-
-        They are copied, for the rule may keep them, and the caller may change them before backward.
-        """
-
-        def array(a: Any) -> Array:
-            if dtype is not None:
-                if dtype.kind != "f" and np.asarray(a).dtype.kind == "f":
-                    raise TypeError(f"{self.name}: a float would be cut to {dtype} here; make the Tensor from floats")
-                return np.array(a, dtype)
-            given: Array = np.array(a)
-            return given if given.dtype.kind == "f" else given.astype(np.float32)
-
-        for place in places:
-            if arguments[place] is not None:
-                arguments[place] = array(arguments[place])
-
-    def _need(self, live: tuple[int, ...], slots: int) -> Any:
-        need = self._needs[live, slots] = self._as_need(slot in live for slot in range(slots))
+    def _need(self, live: int, slots: int) -> Any:
+        need = self._as_need([live >> slot & 1 == 1 for slot in range(slots)])
+        if not self.variadic:
+            self._needs[live] = need
         return need
 
     # ------------------------------------------------------------------ backward
@@ -229,8 +236,8 @@ class Op:
         except Exception as error:
             error.add_note(f"in the backward of {self.name}")
             raise
-        if type(grads) is not tuple:
-            grads = (grads,)
+        if type(grads) is not tuple or len(grads) > len(need):
+            grads = self._as_tuple(grads, need)
         out: list[Array | None] = []
         for tensor, slot in zip(node.inputs, node.slots):
             if not need[slot]:
@@ -239,7 +246,7 @@ class Op:
             g = grads[slot] if slot < len(grads) else None
             if g is None:
                 raise RuntimeError(f"backward of {self.name} returned no gradient for {self._slot_name(slot)}")
-            if type(g) is not np.ndarray:
+            if type(g) is not ndarray:
                 g = np.asarray(g)  # arithmetic on arrays without axes gives NumPy scalars
             x = tensor._data
             if g.shape != x.shape:
@@ -268,12 +275,24 @@ class Op:
             raise RuntimeError(f"backward of {self.name} returned shape {g.shape} for an input of shape {shape}")
         return g
 
+    def _as_tuple(self, grads: Any, need: Any) -> tuple[Any, ...]:
+        if type(grads) is list:
+            raise TypeError(f"backward of {self.name} returned a list; return a tuple, one gradient for each input")
+        if type(grads) is not tuple:
+            return (grads,)
+        if len(grads) > len(need):
+            raise TypeError(f"backward of {self.name} returned {len(grads)} gradients for {len(need)} inputs")
+        return grads
+
     def rule(self, *args: Any, **options: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
         """The rule on bare arrays, as it stands (a replacement first, else the definition): (value, dy → gradients).
 
         Nothing is cast and no broadcasting undone: for checks and exercises, in which a missing sum has to show.
         """
-        value, backward = (self.replacement or self.definition)(*args, **options)
+        result = (self.replacement or self.definition)(*args, **options)
+        if type(result) is not tuple or len(result) != 2 or not callable(result[1]):
+            raise no_rule(self.name, result)
+        value, backward = result
         if self.variadic:
             need: Any = tuple(slot >= 0 for slot in self._spread(args)[1] if slot >= 0)
         else:
@@ -281,8 +300,7 @@ class Op:
             need = self._as_need(given.get(n) is not None for n in self.wrt)
 
         def pullback(dy: Any) -> tuple[Any, ...]:
-            grads = backward(dy, need) if _takes_need(backward) else backward(dy)
-            return grads if type(grads) is tuple else (grads,)
+            return self._as_tuple(backward(dy, need) if _takes_need(backward) else backward(dy), need)
 
         return value, pullback
 
@@ -308,12 +326,15 @@ class Op:
     def _slot_name(self, slot: int) -> str:
         return self.wrt[slot] if slot < len(self.wrt) and not self.variadic else f"input {slot}"
 
-    def _not_differentiable(self, i: int) -> TypeError:
-        return TypeError(f"{self.name}: {self._parameter(i)} is not differentiable; pass t.numpy() or t.detach()")
+    def _not_differentiable(self, name: str) -> TypeError:
+        return TypeError(f"{self.name}: {name} is not differentiable; pass t.numpy() or t.detach()")
 
     def _mixed(self, inputs: list[Tensor]) -> TypeError:
         kinds = " and ".join(sorted({str(t.dtype) for t in inputs}))
         return TypeError(f"{self.name}: Tensors of {kinds} do not mix: nothing is cast silently, make them one dtype")
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # type: ignore[attr-defined, no-any-return]  # copies are itself; pickle takes the name
 
     def __repr__(self) -> str:
         return f"<op {self.name}{self.signature}>"
@@ -329,9 +350,18 @@ class Composite(Op):
 
 
 def _takes_need(backward: Callable[..., Any]) -> bool:
+    """Is the second parameter for `need`? One with a default, `lambda dy, y=y: ...`, is not, unless it is named so."""
     if type(backward) is FunctionType:
-        return backward.__code__.co_argcount == 2
-    return len(inspect.signature(backward).parameters) == 2  # a partial, a compiled function
+        code, defaults = backward.__code__, backward.__defaults__
+        if code.co_argcount < 2:
+            return False
+        return defaults is None or code.co_argcount - len(defaults) > 1 or code.co_varnames[1] == "need"
+    try:
+        parameters = list(inspect.signature(backward).parameters.values())  # a partial, a compiled function
+    except ValueError:
+        return False  # some built-in functions do not say
+    second = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:2]
+    return any(p.default is p.empty or p.name == "need" for p in second)
 
 
 @overload

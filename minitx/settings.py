@@ -9,7 +9,7 @@ import functools
 import inspect
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,6 +18,7 @@ class Settings(NamedTuple):
     recording: bool = True  # ops whose inputs require gradients leave a node on the tape
     kernels: bool = True  # the fast version of an op runs where one exists
     observer: Any = None  # told of every op, forward and backward (minitx.tracing)
+    before: Any = None  # the settings to go back to: a stack, and each thread and task has its own
 
 
 current: ContextVar[Settings] = ContextVar("minitx.settings", default=Settings())  # noqa: B039  (it is immutable)
@@ -28,17 +29,29 @@ class changed:
 
     def __init__(self, **changes: Any) -> None:
         self.changes = changes
-        self.before: list[Settings] = []  # a list, since one of these may be entered inside itself
 
     def __enter__(self) -> None:
         now = current.get()
-        self.before.append(now)
-        current.set(now._replace(**self.changes))
+        current.set(now._replace(**self.changes, before=now))
 
     def __exit__(self, *error: object) -> None:
-        current.set(self.before.pop())
+        if (before := current.get().before) is not None:  # None: a generator that another thread closes
+            current.set(before)
 
     def __call__(self, function: F) -> F:
+        if isinstance(function, type) or not callable(function):
+            raise TypeError(f"this decorates functions, not {function!r:.60}; for a class decorate its methods")
+        if inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function.__name__} is an async generator: write `with` around its steps instead")
+        if inspect.iscoroutinefunction(function):  # a task has settings of its own, so the others run undisturbed
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **options: Any) -> Any:
+                with changed(**self.changes):
+                    return await function(*args, **options)
+
+            return awaited  # type: ignore[return-value]
+
         if inspect.isgeneratorfunction(function):
             # A generator shares its caller's settings between two steps, so each step sets and restores them.
             @functools.wraps(function)
@@ -77,12 +90,18 @@ class _Switch:
         change = changed(**self.changes)
         return change if function is None else change(function)
 
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"write `with {self.__name__}():`, with the brackets")
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
 
 no_grad = _Switch(
     "no_grad",
     """Ops inside leave nothing on the tape: their results do not require gradients.
 
-    A context manager, `with no_grad():`, or a decorator, `@no_grad` (a generator function too). What cannot be
+    A context manager, `with no_grad():`, or a decorator, `@no_grad` (of generators and coroutines too). What cannot be
     helped: a `with no_grad():` *inside* a generator also holds for the caller between two steps.
     """,
     recording=False,

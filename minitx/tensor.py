@@ -12,9 +12,7 @@ handed to a backward rule are read-only.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minitx import settings
-from minitx.leaf import LeafValues
+from minitx.complaints import Refusals, cast, numbers
+from minitx.leaf import LeafValues, Writing, set_writeable
+from minitx.methods import Methods
 
 if TYPE_CHECKING:
     from minitx.op import Op
@@ -32,8 +32,6 @@ Hook = Callable[[Array], Array | None]
 
 # One clock orders two kinds of event: the making of a node, and an in-place change of a leaf.
 _clock = itertools.count(1)
-
-set_writeable: Any = np.ndarray.setflags  # called by position, set_writeable(array, False): a keyword costs 0.15 µs
 
 
 class Node:
@@ -57,7 +55,7 @@ class Node:
         self.slots = slots  # inputs[i] is differentiated by entry slots[i] of what backward returns
         self.need = need  # per slot: does anybody want this gradient?
         self.outputs = outputs  # a zero-stride stand-in per output, where an op has several
-        self.hooks: dict[int, list[Hook]] | None = None  # output index -> hooks
+        self.hooks: dict[int, dict[int, Hook]] | None = None  # output index -> hooks
 
 
 def _compares(ufunc: Any) -> Any:
@@ -67,7 +65,7 @@ def _compares(ufunc: Any) -> Any:
     return compare
 
 
-class Tensor:
+class Tensor(Refusals, Methods):
     """An array of float32 or float64 that ops can be differentiated with respect to.
 
     (Integers and booleans are carried, not differentiated.) `Tensor(data)` copies `data`: nobody else can then change
@@ -75,28 +73,25 @@ class Tensor:
     both NumPy arrays of the same shape.
     """
 
-    __slots__ = ("__weakref__", "_data", "_hooks", "_requires_grad", "grad", "index", "node", "version")
-    __array_ufunc__ = None  # an ndarray on the left of an operator gives way: the Tensor decides
+    __slots__ = ("__weakref__", "_data", "_grad", "_hooks", "_requires_grad", "index", "node", "version")
     __hash__ = object.__hash__  # by identity; == compares elements
 
     def __init__(self, data: Any, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             raise TypeError("Tensor(...) of a Tensor: use t.detach() to leave the graph, or t.numpy() for the array")
-        array = np.array(data, None if isinstance(data, np.ndarray | np.generic) else np.float32)
-        if array.dtype not in (np.float32, np.float64) and array.dtype.kind not in "iub":
-            raise TypeError(f"a Tensor holds float32 or float64 (or integers), not {array.dtype}; cast it first")
-        self._fill(array, None, 0)
+        array = numbers(data, "Tensor(...)")
+        self._fill(np.array(array, array.dtype if isinstance(data, np.ndarray | np.generic) else np.float32), None, 0)
         self.requires_grad = requires_grad
 
     def _fill(self, array: Array, node: Node | None, index: int) -> None:
         set_writeable(array, False)
         self._data = array
-        self.grad: Array | None = None
+        self._grad: Array | None = None
         self._requires_grad = node is not None
         self.node = node  # this Tensor is output number `index` of `node`; a leaf has no node
         self.index = index
         self.version = 0  # the time of the last change in place
-        self._hooks: list[Hook] | None = None
+        self._hooks: dict[int, Hook] | None = None
 
     # ------------------------------------------------------------------ what it is
 
@@ -138,39 +133,54 @@ class Tensor:
     @property
     def data(self) -> Array:
         """The value: read-only, but a leaf takes `t.data = ...` and `t.data -= ...` (and then older graphs refuse)."""
-        if self.node is not None:
-            return self._data
         values = self._data.view(LeafValues)
-        values.owner = self
+        if self.node is None:
+            values.owner = self
         return values
 
     @data.setter
     def data(self, value: Any) -> None:
-        if isinstance(value, LeafValues) and value.owner is self:
-            return  # the end of `t.data -= ...`: done in place already
-        new = np.array(value, self._data.dtype)
+        if isinstance(value, LeafValues) and value.owner is self and value.base is self._data:
+            return  # the end of `t.data -= ...`: done already
+        new = cast(value, self._data.dtype, "t.data = ...")
         if new.shape != self._data.shape:
             raise ValueError(f"t.data = ... keeps the shape, {self._data.shape}, not {new.shape}; make a new Tensor")
+        self.put(new)
+
+    def put(self, new: Array) -> None:
+        """Make `new`, which is then ours, the value of this leaf."""
         self._check_leaf("assigned to")
         set_writeable(new, False)
-        self._data, self.version = new, next(_clock)
+        self._data = new
+        self.changed()
 
-    @contextmanager
-    def writing(self) -> Iterator[Array]:
+    def writing(self) -> Writing:
         """The one door for changes in place: `with p.writing() as value: value -= step`. Older graphs then refuse."""
         self._check_leaf("changed in place")
+        return Writing(self)
+
+    def changed(self) -> None:
+        """Graphs made until now refuse backward."""
         self.version = next(_clock)
-        if self._data.base is not None or sys.getrefcount(self._data) > 2:  # others read it: they keep the old value
-            self._data = self._data.copy()
-        set_writeable(self._data, True)
-        try:
-            yield self._data
-        finally:
-            set_writeable(self._data, False)
 
     def _check_leaf(self, what: str) -> None:
         if self.node is not None:
             raise RuntimeError(f"the result of {self.node.op.name} cannot be {what}, its graph needs it; use detach()")
+        if self._data.flags.writeable:
+            raise RuntimeError(f"this Tensor cannot be {what} inside its own `with p.writing() as value`: change value")
+
+    @property
+    def grad(self) -> Array | None:
+        """What `backward` has added up so far, in this Tensor's shape and dtype; None before."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, g: Any) -> None:
+        if g is not None and not (type(g) is np.ndarray and g.dtype is self._data.dtype):
+            g = cast(g, self._data.dtype, "t.grad = ...")
+        if g is not None and g.shape != self._data.shape:
+            raise ValueError(f"t.grad = ... has the shape of the Tensor: {self._data.shape}, not {g.shape}")
+        self._grad = g
 
     def numpy(self) -> Array:
         """The value as a fresh array."""
@@ -189,7 +199,9 @@ class Tensor:
     def __reduce__(self) -> Any:  # copy, deepcopy and pickle
         if self.node is not None:
             raise RuntimeError(f"only a leaf can be copied; this Tensor comes from {self.node.op.name}: use detach()")
-        return _rebuild, (type(self), self._data, self._requires_grad, self.grad)
+        state: Any = self.__getstate__()  # (attributes, slots); a subclass may have added to both
+        more = (state[0] or {}) | {n: v for n, v in state[1].items() if n not in Tensor.__slots__}
+        return _rebuild, (type(self), self._data, self._requires_grad, self._grad, more)
 
     # ------------------------------------------------------------------ backward
 
@@ -201,12 +213,12 @@ class Tensor:
         if not self._requires_grad:
             raise RuntimeError("this Tensor does not require a gradient, so a hook on it would never run")
         if self.node is None:
-            self._hooks = hooks = self._hooks if self._hooks is not None else []
+            self._hooks = hooks = self._hooks if self._hooks is not None else {}
         else:
             self.node.hooks = table = self.node.hooks if self.node.hooks is not None else {}
-            hooks = table.setdefault(self.index, [])
-        hooks.append(hook)
-        return lambda: hooks.remove(hook) if hook in hooks else None
+            hooks = table.setdefault(self.index, {})
+        hooks[key := next(_clock)] = hook  # each registration has its own key: one function may be registered twice
+        return lambda: (hooks.pop(key, None), None)[1]
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
         """Add ∂(Σ gradient * self)/∂leaf to `leaf.grad` for every leaf that requires a gradient.
@@ -249,7 +261,7 @@ class Tensor:
             if node.outputs is not None:
                 dy = tuple(np.zeros(o.shape, o.dtype) if g is None else g for g, o in zip(dy, node.outputs))
             if node.hooks is not None:
-                dy = _run_node_hooks(node, dy)
+                dy = _run_node_hooks(node, dy, observer)
             if node.outputs is None:
                 set_writeable(dy, False)
             else:
@@ -269,14 +281,15 @@ class Tensor:
             if not retain_graph:
                 node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now
             del node, dy, grads, gradient
+        leaves = {leaf: g for leaf, g in leaves.items() if leaf._requires_grad}  # (it may have been turned off since)
         for leaf in leaves:
             if leaf._hooks:
-                leaves[leaf] = _run_hooks(leaf._hooks, leaves[leaf])
+                leaves[leaf] = _run_hooks(leaf._hooks, leaves[leaf], observer)
         for leaf, g in leaves.items():
-            if leaf.grad is not None:
-                leaf.grad = np.asarray(leaf.grad + g)
+            if leaf._grad is not None:
+                leaf._grad = np.asarray(leaf._grad + g)
             else:
-                leaf.grad = g if _owned(g) else g.copy()
+                leaf._grad = g if _owned(g) else g.copy()
 
     def _seed(self, gradient: Any) -> Array:
         if not self._requires_grad:
@@ -288,7 +301,10 @@ class Tensor:
                     "without (in a check use a random one: sum() hides most mistakes)"
                 )
             return np.ones_like(self._data)
-        seed: Array = np.array(gradient._data if isinstance(gradient, Tensor) else gradient, self._data.dtype)
+        if isinstance(gradient, bool):
+            raise TypeError("backward(gradient, retain_graph=False): write backward(retain_graph=True)")
+        gradient = gradient._data if isinstance(gradient, Tensor) else gradient
+        seed = cast(gradient, self._data.dtype, "backward(gradient)")
         if seed.shape != self._data.shape:
             raise ValueError(f"the gradient has the shape of the Tensor: {self.shape}, not {seed.shape}")
         return seed
@@ -309,9 +325,6 @@ class Tensor:
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        raise TypeError("a Tensor is not turned into an array silently, the graph would be lost: use t.numpy()")
 
     def __bool__(self) -> bool:
         if self._data.size != 1:
@@ -340,45 +353,6 @@ class Tensor:
         """Where the smallest element is (the first of equals): a plain integer array."""
         return np.argmin(self._data, axis)  # type: ignore[return-value]
 
-    if TYPE_CHECKING:  # minitx.ops hangs these on the class
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __rpow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __rmatmul__(self, other: Any) -> Tensor: ...
-        def __neg__(self) -> Tensor: ...
-        def __abs__(self) -> Tensor: ...
-        def __getitem__(self, index: Any) -> Tensor: ...
-        def exp(self) -> Tensor: ...
-        def log(self) -> Tensor: ...
-        def sqrt(self) -> Tensor: ...
-        def rsqrt(self) -> Tensor: ...
-        def tanh(self) -> Tensor: ...
-        def sigmoid(self) -> Tensor: ...
-        def relu(self) -> Tensor: ...
-        def clip(self, low: Any = None, high: Any = None) -> Tensor: ...
-        def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
-        def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
-        def var(self, axis: Any = None, keepdims: bool = False, correction: int = 0) -> Tensor: ...
-        def max(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
-        def min(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
-        def logsumexp(self, axis: Any = None, keepdims: bool = False) -> Tensor: ...
-        def reshape(self, *shape: Any) -> Tensor: ...
-        def transpose(self, *axes: Any) -> Tensor: ...
-        def swapaxes(self, axis1: int, axis2: int) -> Tensor: ...
-        def broadcast_to(self, shape: Any) -> Tensor: ...
-        def squeeze(self, axis: Any = None) -> Tensor: ...
-        def expand_dims(self, axis: Any) -> Tensor: ...
-        @property
-        def T(self) -> Tensor: ...
-
 
 def wrap(array: Array, node: Node | None = None, index: int = 0) -> Tensor:
     """A Tensor around an array that is ours, without a copy."""
@@ -387,10 +361,12 @@ def wrap(array: Array, node: Node | None = None, index: int = 0) -> Tensor:
     return tensor
 
 
-def _rebuild(kind: type[Tensor], data: Array, requires_grad: bool, grad: Array | None) -> Tensor:
+def _rebuild(kind: type[Tensor], data: Array, requires_grad: bool, grad: Array | None, more: dict[str, Any]) -> Tensor:
     tensor = kind.__new__(kind)
     tensor._fill(np.array(data), None, 0)
-    tensor.requires_grad, tensor.grad = requires_grad, grad
+    tensor.requires_grad, tensor.grad = requires_grad, None if grad is None else grad.copy()
+    for name, value in more.items():
+        setattr(tensor, name, value)
     return tensor
 
 
@@ -409,19 +385,22 @@ def _add(a: Array, b: Array) -> Array:
     return np.asarray(a + b)
 
 
-def _run_hooks(hooks: list[Hook], g: Array) -> Array:
-    for hook in list(hooks):
+def _run_hooks(hooks: dict[int, Hook], g: Array, observer: Any) -> Array:
+    for hook in list(hooks.values()):
         set_writeable(g, False)
         new = hook(g)
         if new is not None:
             if np.shape(new) != g.shape:
                 raise ValueError(f"a hook returned shape {np.shape(new)} for a gradient of shape {g.shape}")
-            g = np.array(new, g.dtype)
+            new = cast(new, g.dtype, "what a hook returned")
+            if hasattr(observer, "hooked"):
+                observer.hooked(hook, g, new)
+            g = new
     return g
 
 
-def _run_node_hooks(node: Node, dy: Any) -> Any:
+def _run_node_hooks(node: Node, dy: Any, observer: Any) -> Any:
     hooks = node.hooks or {}
     if node.outputs is None:
-        return _run_hooks(hooks[0], dy)
-    return tuple(_run_hooks(hooks[i], g) if i in hooks else g for i, g in enumerate(dy))
+        return _run_hooks(hooks[0], dy, observer)
+    return tuple(_run_hooks(hooks[i], g, observer) if i in hooks else g for i, g in enumerate(dy))

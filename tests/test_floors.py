@@ -13,7 +13,7 @@ import minitx
 ROOT = Path(minitx.__file__).parent
 FLOORS = [
     ["masks", "kernels"],
-    ["settings", "leaf", "tensor", "op"],
+    ["settings", "complaints", "leaf", "methods", "tensor", "op"],
     ["ops", "checking", "gradcheck", "tracing"],
     ["nn", "optim"],
     ["data", "models"],

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import minitx
-from minitx import Tensor, op
+from minitx import Tensor, nn, op, ops
+from minitx.checking.cotangent import cotangent, norm
 from minitx.gradcheck import STEP, GradientError, gradcheck
 from minitx.ops import dropout, layer_norm, softmax
 
@@ -100,7 +101,9 @@ def test_inputs_without_axes_and_without_elements():
 
 
 def test_same_seed_same_numbers():
-    assert gradcheck(affine, X, W, B, seed=3) == gradcheck(affine, X, W, B, seed=np.random.default_rng(3))
+    assert gradcheck(affine, X, W, B, seed=3) == gradcheck(affine, X, W, B, seed=3)
+    one, other = np.random.default_rng(3), np.random.default_rng(3)
+    assert gradcheck(affine, X, W, B, seed=one) == gradcheck(affine, X, W, B, seed=other)
     assert gradcheck(affine, X, W, B, seed=3) != gradcheck(affine, X, W, B, seed=4)
 
 
@@ -145,7 +148,150 @@ def test_a_cotangent_of_ones_would_accept_a_wrong_softmax():
         assert "one number all along axis 1" in failure(softmax, X).relations["x"]
 
 
+@op
+def square(x):
+    return x * x, lambda dy: 2 * x * x  # x where dy belongs
+
+
+@pytest.mark.parametrize("seed", [0, 1, np.random.default_rng(0)])
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (3, 5)])
+def test_the_cotangent_is_not_the_input(seed, shape):
+    """Whoever draws x as everybody does must not be given the same numbers as dy."""
+    failure(square, np.array(np.random.default_rng(0 if seed != 1 else 1).standard_normal(shape)), seed=seed)
+
+
+def test_a_cotangent_that_is_proportional_to_an_input_is_drawn_anew():
+    class Same:
+        """Draws x first, and then something else."""
+
+        def __init__(self):
+            self.draws = [X * -3, X * 1e200, np.random.default_rng(1).standard_normal(X.shape)]
+
+        def standard_normal(self, shape):
+            return self.draws.pop(0)
+
+    same = Same()
+    dy = cotangent(same, X.shape, [W, X])
+    assert not same.draws
+    assert abs((dy * X).sum()) < 0.999 * norm(dy) * norm(X)
+
+
+# ---------------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e155, 1e300])
+def test_a_wrong_gradient_of_large_values_is_seen(size):
+    @op
+    def large(x):
+        return x * size, lambda dy: 0 * dy
+
+    failure(large, X)
+    with large.using(lambda x: (x * size, lambda dy: dy * size)):
+        assert gradcheck(large, X).error < 1e-9
+
+
+def test_values_next_to_overflow_are_refused():
+    with pytest.raises(ValueError, match="so near to overflow cannot be compared"):
+        gradcheck(lambda x: x * 1.5e308, np.ones((3, 5)))
+
+
+def test_large_inputs_have_larger_steps_and_less_rounding():
+    x, y = X * 1e12, 1e12 * rng.standard_normal((3, 5))
+    assert gradcheck(ops.mse, x, y).error < 1e-7
+    with ops.mse.using(lambda x, y: (((x - y) ** 2).mean(), lambda dy: (0 * x, 0 * y))):
+        failure(ops.mse, x, y)
+
+
+HARD = {
+    "log": (ops.log, np.abs(X) * 1e-6),
+    "sqrt": (ops.sqrt, np.abs(X) * 1e-6),
+    "rsqrt": (ops.rsqrt, np.abs(X) * 1e-4 + 1e-6),
+    "1/x": (lambda x: 1 / x, np.abs(X) * 1e-4 + 1e-6),
+    "x**1.5": (lambda x: x**1.5, np.abs(X) * 1e-5),
+    "x**-2": (lambda x: x**-2.0, np.abs(X) * 1e-5 + 1e-6),
+    "softmax": (softmax, X + 1e4),
+    "layer_norm": (layer_norm, X + 1e4),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_right_gradients_that_need_another_step(name):
+    f, x = HARD[name]
+    report = gradcheck(f, x)
+    assert report.error < 1e-7
+    assert not report.kinks
+
+
+@pytest.mark.parametrize("w", [1e3, 1e4, 1e6])
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_functions_that_vary_fast(w, factor):
+    @op
+    def wave(x):
+        return np.sin(w * x), lambda dy: factor * dy * w * np.cos(w * x)
+
+    if factor == 1:
+        assert not gradcheck(wave, X).kinks
+    else:
+        assert "1.001 times the right one" in failure(wave, X).relations["x"]
+
+
+def test_differences_that_do_not_settle_accuse_nobody():
+    @op
+    def noise(x, y):
+        return np.sin(1e15 * x) + y, lambda dy: (dy, dy)
+
+    words = r"gradcheck of noise cannot judge\.\nx\[0, 0\]: differences do not settle here "
+    with pytest.raises(ValueError, match=words):
+        gradcheck(noise, X, X[::-1].copy())
+    with noise.using(lambda x, y: (np.sin(1e15 * x) + y, lambda dy: (dy, 2 * dy))):
+        error = failure(noise, X, X[::-1].copy())
+    assert error.relations["y"] == "backward is 2 times the right one, everywhere (the factor is 2)"
+    assert "x" not in error.relations
+    assert "differences do not settle here" in str(error)
+
+
+# ---------------------------------------------------------------------- nothing else is touched, or decides
+
+
+def test_parameters_inside_the_function_keep_their_gradients():
+    layer = nn.Linear(5, 3, rng=np.random.default_rng(0)).astype(np.float64)
+    layer.weight.grad = before = np.ones((3, 5))
+    gradcheck(lambda x: layer(x), X)
+    assert layer.weight.grad is before
+    np.testing.assert_array_equal(before, np.ones((3, 5)))
+    assert layer.bias.grad is None
+
+
+def test_under_no_grad():
+    with minitx.no_grad():
+        assert gradcheck(lambda x: softmax(x * 2), X).error < 1e-8
+        weight = Tensor(W, requires_grad=True)
+        assert minitx.gradcheck_model(lambda: (weight * weight).sum(), [weight]).error < 1e-8
+
+
+def test_wrt_is_read_once_and_its_names_exist():
+    assert [row.name for row in gradcheck(affine, X, W, B, wrt=(n for n in ("w", "b"))).rows] == ["w", "b"]
+    assert [row.name for row in gradcheck(affine, X, W, B, wrt=-1).rows] == ["b"]
+    for wrt in ("ww", ["x", "ww"]):
+        with pytest.raises(ValueError, match=r"wrt: 'ww' is none of the arrays that can be checked; did you mean 'w'"):
+            gradcheck(affine, X, W, B, wrt=wrt)
+    with pytest.raises(ValueError, match=r"wrt: 7 is none of .*; it can be 'x', 'w', 'b'"):
+        gradcheck(affine, X, W, B, wrt=7)
+
+
 # ---------------------------------------------------------------------- what cannot be judged is refused
+
+
+@pytest.mark.parametrize("result", [None, 1.0, [1.0]])
+def test_refuses_a_function_that_returns_no_tensor(result):
+    with pytest.raises(TypeError, match=f"returns a Tensor, or several in a tuple, not {type(result).__name__}"):
+        gradcheck(lambda x: result, X)
+
+
+@pytest.mark.parametrize("option", [{"step": 0}, {"tolerance": 0}, {"tolerance": np.nan}, {"step": -1e-5}, {"step": 2}])
+def test_refuses_steps_and_tolerances_that_mean_nothing(option):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is a small positive number, not"):
+        gradcheck(affine, X, W, B, **option)
 
 
 def test_refuses_float32():
@@ -203,9 +349,9 @@ def test_refuses_values_that_are_not_finite():
 
 
 def test_refuses_nothing_to_check():
-    with pytest.raises(ValueError, match="no float64 array"):
+    with pytest.raises(ValueError, match=r"no float64 array .*; a number is not moved, pass x as np.array\(1.0\)"):
         gradcheck(lambda x: x, 1.0)
-    with pytest.raises(TypeError, match="returns a Tensor, or several, not LeafValues"):
+    with pytest.raises(TypeError, match="returns a Tensor, or several in a tuple, not LeafValues"):
         gradcheck(lambda x: x.data, X)
     with pytest.raises(ValueError, match="one name for each of the 3 inputs, not 2"):
         gradcheck(affine, X, W, B, names=["x", "w"])

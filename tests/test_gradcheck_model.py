@@ -82,3 +82,31 @@ def test_directions_see_what_samples_miss():
     with pytest.raises(GradientError) as caught:
         gradcheck_model(lambda: (rows(table) ** 2).sum(), {"table": table}, samples=1)
     assert caught.value.report.rows[0].error > 1e-3
+
+
+def test_model_refusals_of_parameters_and_losses():
+    w, loss = network()
+    frozen = Tensor(np.ones(3))
+    for parameters, error, words in (
+        ([], ValueError, "there are no parameters to check"),
+        ({**w, "frozen": frozen}, ValueError, "frozen is no leaf with requires_grad=True"),
+        ([np.ones(3)], TypeError, "parameter 0 is a ndarray: parameters are a Module, Tensors or"),
+        ({"w": Tensor([1.0], True)}, TypeError, r"w is float32.*model.astype\(np.float64\) first"),
+    ):
+        with pytest.raises(error, match=words):
+            gradcheck_model(loss, parameters)
+    for slip, words in (
+        (lambda: 1.0, "not a float"),
+        (lambda: (loss(), loss()), "not a tuple"),
+        (lambda: w["b"] * 2, r"not a Tensor of shape \(7,\)"),
+    ):
+        with pytest.raises(TypeError, match=f"returns one Tensor with one element, {words}"):
+            gradcheck_model(slip, w)
+
+
+def test_parameters_that_are_not_checked_keep_their_gradients():
+    w, loss = network()
+    w["out"].grad = before = np.ones((3, 7))
+    gradcheck_model(loss, {"in": w["in"]})
+    assert w["out"].grad is before
+    assert w["b"].grad is None

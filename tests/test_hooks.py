@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minitx import Tensor, op
+from minitx import Tensor, detect_anomaly, op, trace
 
 
 def leaf(*values, dtype=np.float64):
@@ -104,3 +104,47 @@ def test_hook_keeps_the_dtype():
 def test_hook_wants_a_gradient():
     with pytest.raises(RuntimeError, match="would never run"):
         Tensor([1.0]).register_hook(print)
+
+
+def test_one_function_registered_twice_is_taken_off_once():
+    x, seen = leaf(1.0), []
+
+    def look(g):
+        seen.append(float(g[0]))
+
+    off = x.register_hook(look)
+    x.register_hook(look)
+    off()
+    off()
+    (x * 2).backward()
+    assert seen == [2.0]
+
+
+def test_hook_returns_numbers():
+    x = leaf(1.0)
+    x.register_hook(lambda g: g * 1j)
+    with pytest.raises(TypeError, match=r"what a hook returned: .* complex numbers"):
+        (x * 2).backward()
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("where", ["leaf", "inside", "outputs"])
+def test_anomaly_made_by_a_hook(where):
+    def breaks(g):
+        return g * np.nan
+
+    with detect_anomaly():
+        x = leaf(1.0, 2.0)
+        y, _ = both(x, x) if where == "outputs" else (x * 2, None)
+        (x if where == "leaf" else y).register_hook(breaks)
+        with pytest.raises(FloatingPointError, match=r"the hook .*breaks made NaN: 2 of 2 values") as caught:
+            y.backward(np.ones(2))
+    assert "defined at test_hooks.py:" in str(caught.value)
+    assert x.grad is None
+
+
+def test_two_observers_hear_of_a_hook():
+    x = leaf(1.0)
+    x.register_hook(lambda g: g / 0)
+    with detect_anomaly(), trace(), pytest.raises(FloatingPointError, match="made infinity"):
+        (x * 2).backward()

@@ -86,3 +86,88 @@ def test_a_change_that_fails_leaves_the_value_read_only():
         p.data = np.ones(3)
     with pytest.raises(ValueError, match="broadcast"):
         p.data -= np.ones(3)
+
+
+def test_a_change_that_fails_is_no_change():
+    p = leaf(1.0, 2.0)
+    old = p * p
+    for change in ("p.data -= np.ones(3)", "np.add.at(p.data, [5], 1.0)", "p.data = [[1.0]]"):
+        with pytest.raises((ValueError, IndexError)):
+            exec(change)
+    old.backward(np.ones(2))  # still its own graph
+    np.testing.assert_array_equal(p.grad, [2.0, 4.0])
+
+
+def test_ufunc_at_goes_through_the_door():
+    """`np.add.at` does not look at the read-only flag."""
+    p = leaf(1.0, 2.0, 3.0)
+    before, old = p.data, p * p
+    np.add.at(p.data, [0, 0, 2], 10.0)
+    np.testing.assert_array_equal(p.data, [21.0, 2.0, 13.0])
+    np.testing.assert_array_equal(before, [1.0, 2.0, 3.0])
+    with pytest.raises(RuntimeError, match="changed in place"):
+        old.backward(np.ones(3))
+    y = p * 2
+    for values in (p.data[:2], y.data, y.data[1:]):
+        with pytest.raises(ValueError, match="read-only"):
+            np.add.at(values, [0], 1.0)
+    np.testing.assert_array_equal(y.data, [42.0, 4.0, 26.0])
+
+
+def test_a_view_taken_inside_stays_behind():
+    p = leaf(1.0, 2.0)
+    with p.writing() as value:
+        value += 1.0
+        kept = value[:1]
+    y = p * p
+    kept[...] = 100.0
+    y.backward(np.ones(2))
+    np.testing.assert_array_equal(p.data, [2.0, 3.0])
+    np.testing.assert_array_equal(p.grad, [4.0, 6.0])
+    with pytest.raises(ValueError, match="read-only"):
+        value[0] = 5.0
+
+
+def test_writing_stays_in_place():
+    """The optimizer's way makes no copy: the memory stays the same."""
+    p = leaf(1.0, 2.0)
+
+    def where():
+        return p._data.__array_interface__["data"][0]
+
+    def step():
+        with p.writing() as value:
+            value -= 0.5
+
+    before = where()
+    for _ in range(3):
+        (p * p).sum().backward()
+        step()
+    assert where() == before
+
+
+def test_writing_inside_writing():
+    p = leaf(1.0, 2.0)
+    with p.writing() as value:
+        for change in (lambda: p.writing().__enter__(), lambda: setattr(p, "data", [0.0, 0.0])):
+            with pytest.raises(RuntimeError, match="inside its own"):
+                change()
+        value -= 1.0
+    np.testing.assert_array_equal(p.data, [0.0, 1.0])
+
+
+def test_a_graph_made_while_writing_refuses():
+    p = leaf(1.0, 2.0)
+    with p.writing() as value:
+        y = p * p
+        value -= 1.0
+    with pytest.raises(RuntimeError, match="changed in place"):
+        y.backward(np.ones(2))
+
+
+def test_an_old_value_can_be_put_back():
+    p = leaf(1.0, 2.0)
+    best = p.data
+    p.data -= 1.0
+    p.data = best
+    np.testing.assert_array_equal(p.data, [1.0, 2.0])

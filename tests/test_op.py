@@ -310,7 +310,7 @@ def test_wrong_number_of_arguments_in_python_s_own_words():
         product(leaf(1.0))
     with pytest.raises(TypeError, match="takes 2 positional arguments but 3"):
         product(leaf(1.0), leaf(1.0), leaf(1.0))
-    with pytest.raises(TypeError, match="unexpected keyword argument 'z'"):
+    with pytest.raises(TypeError, match=r"product\(\) has no argument z; it has x, y"):
         product(leaf(1.0), leaf(1.0), z=1)
 
 

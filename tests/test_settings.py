@@ -185,3 +185,72 @@ def test_reference_and_the_others_are_independent():
         now = settings.current.get()
         assert (now.kernels, now.recording) == (False, False)
     assert settings.current.get() == before
+
+
+def test_coroutine_function():
+    @no_grad
+    async def off(out):
+        out.append(recording())
+        await asyncio.sleep(0)
+        out.append(recording())
+        return 3
+
+    async def main():
+        seen: list[bool] = []
+        assert await off(seen) == 3
+        assert recording()
+        others: list[bool] = []
+
+        async def beside():
+            for _ in range(3):
+                others.append(recording())
+                await asyncio.sleep(0)
+
+        await asyncio.gather(off(seen), beside(), off(seen))
+        return seen, others
+
+    assert asyncio.run(main()) == ([False] * 6, [True] * 3)
+    assert recording()
+
+
+def test_what_cannot_be_decorated():
+    with pytest.raises(TypeError, match="is an async generator"):
+
+        @no_grad
+        async def steps():
+            yield 1
+
+    with pytest.raises(TypeError, match="decorate its methods"):
+
+        @no_grad
+        class Model:
+            pass
+
+    for slip in (True, 3):
+        with pytest.raises(TypeError, match="this decorates functions"):
+            no_grad(slip)
+    with pytest.raises(TypeError, match=r"write `with no_grad\(\):`, with the brackets"), no_grad:
+        pass
+    assert recording()
+
+
+def test_one_manager_in_two_threads():
+    """What to go back to is each thread's own."""
+    shared, inside, leave, seen = no_grad(), threading.Event(), threading.Event(), []
+
+    def other():
+        with enable_grad(), minitx.reference():
+            with shared:
+                inside.set()
+                leave.wait(10)
+            seen.append(settings.current.get()[:2])
+
+    thread = threading.Thread(target=other)
+    with shared:
+        thread.start()
+        inside.wait(10)
+    assert recording()
+    assert settings.current.get().kernels
+    leave.set()
+    thread.join()
+    assert seen == [(True, False)]

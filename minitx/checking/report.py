@@ -37,13 +37,13 @@ class Report:
         return max((row.error for row in self.rows), default=0.0)
 
     def add(
-        self, name: str, shape: tuple[int, ...], where: Sequence[tuple[int, ...]], a: Array, b: Array, least: float
+        self, name: str, shape: tuple[int, ...], where: Sequence[tuple[int, ...]], a: Array, b: Array, least: Array
     ) -> None:
         """One input: a from backward, b from differences, whose scale is at least `least` (below it is rounding)."""
         if not a.size:
             self.rows.append(Row(name, shape, 0, 0.0, (), 0.0, 0.0))
             return
-        scale = max(float(np.abs(b).max()), least, 1e-200)
+        scale = np.maximum(float(np.abs(b).max()), np.maximum(least, 1e-200))
         errors = np.nan_to_num(np.abs(a - b) / scale, nan=np.inf)
         j = int(errors.argmax())
         self.rows.append(Row(name, shape, len(where), float(errors[j]), where[j], float(a[j]), float(b[j])))

@@ -4,6 +4,7 @@ The check itself (`minitx.gradcheck`) then only has to move arrays, ask for the 
 """
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -42,10 +43,12 @@ def subject(
     given = {n: a for n, a in arguments.items() if _counts(a, isinstance(f, Op)) and slot[n] >= 0}
     _refuse(given)
     x = {n: np.array(_plain(a)) for n, a in given.items()}  # what the check moves
-    wrt = [wrt] if isinstance(wrt, str | int) else wrt
-    wanted = [n for i, n in enumerate(arguments) if n in given and (wrt is None or n in wrt or i in wrt)]
+    chosen = given if wrt is None else _chosen(wrt, list(arguments), given)
+    wanted = [n for n in arguments if n in given and n in chosen]
     if not wanted:
-        raise ValueError("there is no float64 array to check among the inputs")
+        numbers = [n for n, a in arguments.items() if isinstance(a, float)]
+        fix = f"; a number is not moved, pass {numbers[0]} as np.array({arguments[numbers[0]]!r})" if numbers else ""
+        raise ValueError(f"there is no float64 array to check among the inputs{fix}")
 
     def call(g: Callable[..., Any], changes: dict[str, Any]) -> Any:
         everything = list((arguments | changes).items())
@@ -87,23 +90,30 @@ def _tape(f: Callable[..., Any], call: Any, x: dict[str, Array], wanted: list[st
 
     def value() -> list[Array]:
         with no_grad():
-            return _copies(call(f, {n: Tensor(a) for n, a in x.items()}))
+            return _copies(_tensors(call(f, {n: Tensor(a) for n, a in x.items()})))
 
     def pull(dy: list[Array]) -> list[Array | None]:
         tensors = {n: Tensor(a, n in wanted) for n, a in x.items()}
-        y = call(f, tensors)
-        for t, g in zip(y if isinstance(y, tuple) else (y,), dy):
-            if not isinstance(t, Tensor):
-                raise TypeError(f"a function to be checked returns a Tensor, or several, not {type(t).__name__}")
+        y = _tensors(call(f, tensors))
+        before = [(t, t.grad) for t in _leaves(y)]  # f may hold parameters of its own
+        for t, g in zip(y, dy):
             if t.requires_grad:
                 t.backward(g, retain_graph=True)  # leaves add up over the outputs
-        return [tensors[n].grad for n in wanted]
+        grads: list[Array | None] = [tensors[n].grad for n in wanted]
+        for t, old in before:
+            t.grad = old
+        return grads
 
     return value, pull
 
 
 def model(loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> Subject:
     """`loss()` as a function of the parameters, which are written before each call."""
+    for n, p in named:
+        if p.dtype != np.float64:
+            raise TypeError(f"{n} is {p.dtype}, and a gradient check needs float64: model.astype(np.float64) first")
+        if not (p.requires_grad and p.is_leaf):
+            raise ValueError(f"{n} is no leaf with requires_grad=True, so backward says nothing of it: leave it out")
     _refuse(dict(named))
     arrays = [p.numpy() for _, p in named]
 
@@ -115,19 +125,79 @@ def model(loss: Callable[[], Tensor], named: list[tuple[str, Tensor]]) -> Subjec
     def value() -> list[Array]:
         write()
         with no_grad():
-            return _copies(loss())
+            return _copies((_scalar(loss()),))
 
     def pull(dy: list[Array]) -> list[Array | None]:
         write()
-        for _, p in named:
-            p.grad = None
-        loss().backward(dy[0])
-        return [p.grad for _, p in named]
+        y = loss()
+        before = [(t, t.grad) for t in _leaves((y,))]
+        for t, _ in before:
+            t.grad = None
+        y.backward(dy[0])
+        grads: list[Array | None] = [p.grad if y.requires_grad else None for _, p in named]
+        for t, old in before:
+            t.grad = old
+        return grads
 
     return Subject("the model", [n for n, _ in named], arrays, value, pull)
 
 
+def pairs(parameters: Any) -> list[tuple[str, Tensor]]:
+    """(name, Tensor) of a Module, a dict, or an iterable of Tensors or of such pairs."""
+    if hasattr(parameters, "named_parameters"):
+        parameters = parameters.named_parameters()
+    items = parameters.items() if isinstance(parameters, dict) else parameters
+    named = [p if isinstance(p, tuple) else (f"parameter {i}", p) for i, p in enumerate(items)]
+    for name, p in named:
+        if not isinstance(p, Tensor):
+            raise TypeError(f"{name} is a {type(p).__name__}: parameters are a Module, Tensors or (name, Tensor) pairs")
+    if not named:
+        raise ValueError("there are no parameters to check")
+    return named
+
+
 # ---------------------------------------------------------------------- small things
+
+
+def _chosen(wrt: Any, arguments: list[str], given: dict[str, Any]) -> list[str]:
+    """The names that `wrt` means; each has to be one of those that are checked."""
+    names = []
+    for w in [wrt] if isinstance(wrt, str | int) else wrt:
+        name = arguments[w] if isinstance(w, int) and -len(arguments) <= w < len(arguments) else w
+        if name not in given:
+            close = difflib.get_close_matches(str(name), list(given), 1)
+            meant = f"did you mean {close[0]!r}?" if close else f"it can be {', '.join(map(repr, given))}"
+            raise ValueError(f"wrt: {w!r} is none of the arrays that can be checked; {meant}")
+        names.append(name)
+    return names
+
+
+def _tensors(y: Any) -> tuple[Tensor, ...]:
+    for t in y if isinstance(y, tuple) else (y,):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"a function to be checked returns a Tensor, or several in a tuple, not {type(t).__name__}")
+    return y if isinstance(y, tuple) else (y,)
+
+
+def _scalar(loss: Any) -> Tensor:
+    if not isinstance(loss, Tensor) or loss.size != 1:
+        came = f"a Tensor of shape {loss.shape}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+        raise TypeError(f"loss() returns one Tensor with one element, not {came}")
+    return loss
+
+
+def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Everything that a backward from these Tensors would write a gradient to."""
+    found: dict[Tensor, None] = {}
+    todo, seen = list(outputs), set()
+    while todo:
+        t = todo.pop()
+        if t.node is None:
+            found[t] = None
+        elif t.node not in seen:
+            seen.add(t.node)
+            todo += t.node.inputs
+    return [t for t in found if t.requires_grad]
 
 
 def _refuse(given: dict[str, Any]) -> None:

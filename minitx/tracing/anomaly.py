@@ -10,7 +10,7 @@ import numpy as np
 
 from minitx.op import Op
 from minitx.tensor import Array, Node
-from minitx.tracing.watching import Place, calling_place, watching
+from minitx.tracing.watching import Line, Place, calling_place, watching
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def detect_anomaly() -> Iterator[None]:
             loss.backward()
 
     The error names the op, the shapes, the range of its inputs and the line that called it, for a backward the line of
-    its forward. What counts as made:
+    its forward; for a hook that replaced a gradient, the hook. What counts as made:
 
     - a NaN in the result, always; if an argument had one before, it came in with the data, and the error says so;
     - an infinity in the result of finite arguments, also log(0) = -inf. An infinity that was put in may go on: -inf in
@@ -68,6 +68,12 @@ class _Detector:
                     f"  forward: {op.name}({inputs}){_ranges(values)}\n"
                     f"  called at {self.places.get(node, 'a line outside detect_anomaly()')}"
                 )
+
+    def hooked(self, hook: Any, before: Array, after: Array) -> None:
+        if fault := _fault(after, [before]):
+            name, code = getattr(hook, "__qualname__", type(hook).__name__), getattr(hook, "__code__", None)
+            place = f"\n  defined at {Line(code.co_filename, code.co_firstlineno)}" if code else ""
+            raise FloatingPointError(f"the hook {name} {fault}\n  gradient {before.shape}{_ranges([before])}{place}")
 
 
 def _fault(result: Array, arguments: list[Array]) -> str:

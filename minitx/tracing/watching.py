@@ -2,7 +2,8 @@
 
 An observer has two methods. `forward(op, arrays, options, out, node)` is called after each op with its arguments as the
 rule saw them, its result (a Tensor or a tuple of them) and its node on the tape (None where nothing is recorded);
-`backward(node, dy, grads)` after each pullback, `grads` in the order of `node.inputs`.
+`backward(node, dy, grads)` after each pullback, `grads` in the order of `node.inputs`. It may have a third,
+`hooked(hook, before, after)`, called when a hook has replaced a gradient.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from minitx import settings
 
 HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 PROGRAMS = HOUSE + "cli" + os.sep  # these call the library as a user does
-FILES = ("op.py", "tensor.py", "leaf.py", "settings.py", "gradcheck.py")
+FILES = ("op.py", "tensor.py", "leaf.py", "complaints.py", "settings.py", "gradcheck.py")
 ENGINE = tuple(HOUSE + name for name in (*FILES, f"ops{os.sep}", f"checking{os.sep}", f"tracing{os.sep}"))
 
 
@@ -39,6 +40,14 @@ class Both(NamedTuple):
             self.inner.backward(*event)
         finally:
             self.outer.backward(*event)
+
+    def hooked(self, *event: Any) -> None:
+        try:
+            if hasattr(self.inner, "hooked"):
+                self.inner.hooked(*event)
+        finally:
+            if hasattr(self.outer, "hooked"):
+                self.outer.hooked(*event)
 
 
 @contextmanager
