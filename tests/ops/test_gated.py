@@ -24,7 +24,7 @@ def pull(f, gate, up, dy):
 def test_a_gate_is_its_activation_times_up(gate, activation, rng, shape):
     g, u, dy = (rng.standard_normal(shape) for _ in range(3))
     for a, b in zip(pull(gate, g, u, dy), pull(lambda g, u: activation(g) * u, g, u, dy)):
-        np.testing.assert_allclose(a, b, rtol=1e-14)
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
 @gates
