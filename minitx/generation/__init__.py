@@ -1,6 +1,6 @@
 """Generation: from a trained model to new symbols."""
 
 from minitx.generation.answer import answer
-from minitx.generation.greedy import evaluating, greedy
+from minitx.generation.greedy import drawn, evaluating, greedy, likeliest
 
-__all__ = ["greedy", "evaluating", "answer"]
+__all__ = ["greedy", "likeliest", "drawn", "evaluating", "answer"]

@@ -7,7 +7,7 @@ long it is and when it ends makes no difference to a row.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,8 +31,30 @@ def evaluating(model: Any) -> Iterator[None]:
             module.training = training
 
 
+Pick = Callable[[Array], Array]  # logits (rows, V) → the id that each row says (rows,)
+
+
+def likeliest(logits: Array) -> Array:
+    return logits.argmax(-1)  # type: ignore[no-any-return]
+
+
+def drawn(rng: np.random.Generator, temperature: float = 1.0) -> Pick:
+    """Draw from softmax(logits / temperature): where logits / temperature + Gumbel noise is largest, is such a draw.
+
+    For running text, where the likeliest symbol at every step soon goes round in circles.
+    """
+    return lambda logits: (logits / temperature + rng.gumbel(size=logits.shape)).argmax(-1)
+
+
 def greedy(
-    model: Any, ids: Any, *, mask: Any = None, max_new: int, eos: int | None = EOS, bos: int = BOS
+    model: Any,
+    ids: Any,
+    *,
+    mask: Any = None,
+    max_new: int,
+    eos: int | None = EOS,
+    bos: int = BOS,
+    pick: Pick = likeliest,
 ) -> list[Array]:
     """The new ids of each row, EOS not among them.
 
@@ -41,6 +63,7 @@ def greedy(
     mask     what in `ids` is real, as `padding(lengths)` or boolean (B, T); None: everything
     max_new  at most so many new ids a row
     eos      the id that ends a row; None: rows end by `max_new` only
+    pick     how a row's next id follows from its logits; with anything but `likeliest` this is no longer greedy
     """
     ids = np.asarray(ids)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
@@ -49,11 +72,13 @@ def greedy(
         raise ValueError(f"max_new is at least 0, not {max_new}")
     with evaluating(model):
         if model.config.architecture == "decoder":
-            return _continue(model, ids, _lengths(mask, ids), max_new, eos)
-        return _translate(model, ids, mask, max_new, eos, bos)
+            return _continue(model, ids, _lengths(mask, ids), max_new, eos, pick)
+        return _translate(model, ids, mask, max_new, eos, bos, pick)
 
 
-def _translate(model: Any, ids: Array, mask: Any, max_new: int, eos: int | None, bos: int) -> list[Array]:
+def _translate(
+    model: Any, ids: Array, mask: Any, max_new: int, eos: int | None, bos: int, pick: Pick
+) -> list[Array]:
     """Encoder-decoder: the source is read once; the target grows from BOS."""
     if max_new > model.config.max_length:
         raise ValueError(f"max_new {max_new} is more than the model's {model.config.max_length} positions (max_length)")
@@ -66,7 +91,7 @@ def _translate(model: Any, ids: Array, mask: Any, max_new: int, eos: int | None,
         if not len(live):
             break
         logits = model.decode(out[:, :t], memory, memory_mask=mask).logits.numpy()[live, -1]  # (live, V)
-        said = _argmax(logits)
+        said = pick(_numbers(logits))
         on = said != eos
         live, said = live[on], said[on]
         out[live, t] = said
@@ -74,7 +99,7 @@ def _translate(model: Any, ids: Array, mask: Any, max_new: int, eos: int | None,
     return [row[1:end] for row, end in zip(out, ends)]
 
 
-def _continue(model: Any, ids: Array, lengths: Array, max_new: int, eos: int | None) -> list[Array]:
+def _continue(model: Any, ids: Array, lengths: Array, max_new: int, eos: int | None, pick: Pick) -> list[Array]:
     """Decoder: each row goes on where its own prompt ends, over its padding.
 
     A causal model never looks at what stands to the right, so padding there needs no mask; but the next symbol is read
@@ -93,7 +118,7 @@ def _continue(model: Any, ids: Array, lengths: Array, max_new: int, eos: int | N
         width = int((ends[live] - starts).max())
         seen = np.take_along_axis(out[live], starts[:, None] + np.arange(width), axis=1)  # (live, width)
         logits = model(seen).logits.numpy()[np.arange(len(live)), ends[live] - starts - 1]  # (live, V)
-        said = _argmax(logits)
+        said = pick(_numbers(logits))
         on = said != eos
         live, said = live[on], said[on]
         out[live, ends[live]] = said
@@ -101,10 +126,10 @@ def _continue(model: Any, ids: Array, lengths: Array, max_new: int, eos: int | N
     return [row[start:end] for row, start, end in zip(out, lengths, ends)]
 
 
-def _argmax(logits: Array) -> Array:
+def _numbers(logits: Array) -> Array:
     if np.isnan(logits).any():
         raise ValueError("the model's logits are not numbers (NaN): its weights are damaged, or training has diverged")
-    return logits.argmax(-1)  # type: ignore[no-any-return]
+    return logits
 
 
 def _lengths(mask: Any, ids: Array) -> Array:

@@ -13,7 +13,7 @@ from minitx.data.batch import Batch, language_model
 from minitx.data.files import read_text
 from minitx.data.split import TENTH
 from minitx.data.tokenizer import CharTokenizer
-from minitx.generation.greedy import evaluating, greedy
+from minitx.generation.greedy import drawn, evaluating, greedy
 from minitx.models.config import TransformerConfig
 from minitx.ops import cross_entropy
 from minitx.tasks.base import Task
@@ -23,6 +23,7 @@ from minitx.tensor import Array
 HELD_OUT = 256  # windows looked at in one evaluation, at most
 ROWS = 32  # of a held-out batch
 GRAM = 8
+TEMPERATURE = 0.6  # of the samples
 
 
 class TextTask(Task):
@@ -93,14 +94,18 @@ class TextTask(Task):
         return sum(wanted[gram] for gram in found) / max(wanted.total(), 1)
 
     def samples(self, model: Any, n: int = 5) -> list[tuple[str, str, str]]:
-        """Continuations of held-out prompts: (the prompt, how the text goes on, how the model goes on)."""
+        """Continuations of held-out prompts: (the prompt, how the text goes on, how the model goes on).
+
+        Drawn at a temperature below 1: bolder than saying the likeliest character each time, which soon repeats itself.
+        """
         prompt = max(1, min(48, self.context // 2))
         length = min(len(self.tail) - prompt, 160)
         last = len(self.tail) - prompt - length
         tail = self.text[self.cut :]
         starts = [min(last, 1 + tail.find(" ", at)) for at in np.linspace(0, last, n).astype(int)]  # where words begin
         rows = self.tail[np.array(starts)[:, None] + np.arange(prompt + length)]
-        said = greedy(model, rows[:, :prompt], max_new=length)
+        pick = drawn(np.random.default_rng(2017), TEMPERATURE)
+        said = greedy(model, rows[:, :prompt], max_new=length, pick=pick)
         text = self.tokenizer.decode
         return [(text(row[:prompt]), text(row[prompt:]), text(new)) for row, new in zip(rows, said)]
 
