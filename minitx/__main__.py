@@ -1,3 +1,4 @@
+"""`python -m minitx` is `minitx`."""
 import sys
 
 from minitx.cli import main

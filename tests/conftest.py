@@ -11,3 +11,10 @@ if os.environ.get("CI"):
 if "PYTEST_XDIST_WORKER" in os.environ:  # before NumPy and numba are imported
     for name in ("MINITX_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+
+
+def pytest_collection_modifyitems(items):
+    """What compares with PyTorch carries the mark `torch`, wherever it stands."""
+    for item in items:
+        if "/pytorch/" in item.nodeid or getattr(item, "originalname", "") == "test_pytorch":
+            item.add_marker("torch")

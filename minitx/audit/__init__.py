@@ -1,1 +1,1 @@
-
+"""Cases for every op: what tests and checks run on."""

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("minitx: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader, `| head`, has seen enough
+    except BrokenPipeError:  # the reader, `| head`, has seen enough (training goes on without one: see cli/train.py)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (UserError, ValueError, IndexError, ArithmeticError, OSError, ImportError, MemoryError) as error:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.seconds > 0:
         raise UserError(f"--seconds is above 0, not {args.seconds}")
     if args.against == "torch" and importlib.util.find_spec("torch") is None:
-        raise UserError('PyTorch is not installed (pip install "minitx[torch]"); without --against we run alone')
+        raise UserError('PyTorch is not installed: in the clone, pip install -e ".[torch]"; or leave out --against')
     print(f"{platform.system()} {platform.machine()}, {args.threads} threads, Python {platform.python_version()}")
     figures: Any = {"train": train, "ops": ops, "import": imports}[args.what](args)
     if args.json:

@@ -14,6 +14,8 @@ TRACES = ("config.json", "log.jsonl", "model.safetensors", "training.safetensors
 def new_folder(asked: str | None, task: str) -> tuple[Path, str]:
     """(the folder, made and writable; what is to be said about the choice). By default runs/TASK, runs/TASK-2, ..."""
     if asked is not None:
+        if not asked.strip():
+            raise UserError("--out is the folder to keep the run in, and it is empty; leave it out for runs/TASK")
         folder = Path(asked)
         if holds_run(folder):
             raise UserError(f"{folder} holds a run already: --resume {folder} goes on with it, or choose another --out")

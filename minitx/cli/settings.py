@@ -21,6 +21,7 @@ from minitx.training.config import TrainingConfig, nearest
 Tables = dict[str, dict[str, Any]]
 PARTS = ("model", "training", "task")
 ABOUT = ("format", "inference")  # of a checkpoint's card: it may serve as a --config file
+RECORDED = ("name", "options", "objective", "data_boundary", "sha256")  # of its table about the task
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
@@ -69,10 +70,11 @@ def gather(task: str, files: Iterable[Mapping[str, Any]], settings: Iterable[str
     for values in files:
         for key, value in values.items():
             if key == "task":
-                options = value.get("options", {}) if isinstance(value, dict) else {}
-                for name in options:
+                table = value if isinstance(value, dict) else {}
+                asked = {k: v for k, v in table.items() if k not in RECORDED}
+                for name, option in (asked | table.get("options", {})).items():
                     if name != "file":
-                        put(f"task.{name}", options[name])
+                        put(f"task.{name}", option)
             elif key in PARTS:
                 if not isinstance(value, dict):
                     raise UserError(f"{key} is a table of settings, not {value!r}")

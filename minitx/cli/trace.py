@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     if config.architecture == "encoder-decoder":
         inputs["target_ids"] = drawn(config, rng, B, T)
     print(f"{args.source}: {model.num_parameters():,} parameters, B {B}, T {T}, d_model {config.d_model}")
+    if args.source not in presets():
+        print("random ids and targets: what counts here is how the numbers flow, not how good the model is")
     for name, array in inputs.items():
         print(f"{name} {array.tolist()}")
     with trace(values=B * T * config.d_model <= READABLE) as t:

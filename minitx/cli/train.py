@@ -11,10 +11,10 @@ from minitx.cli.report import report
 from minitx.cli.settings import Tables, gather, read_file, task_name
 from minitx.models import Transformer
 from minitx.tasks import TASKS, get_task
-from minitx.training import NotFinite, Trainer, TrainingConfig, load_card, load_model
+from minitx.training import NotFinite, Trainer, TrainingConfig, load_card, load_model, load_training
 from minitx.training.checkpoint import build_model, differences, load_tokenizer, load_weights
 from minitx.training.extra import need
-from minitx.training.progress import live_progress
+from minitx.training.progress import live_progress, say
 from minitx.training.randomness import generator
 from minitx.training.trainer import task_section
 
@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     with setting_up():
         trainer = resumed(args, progress) if args.resume else begun(args, progress)
     config, directory = trainer.config, trainer.directory
-    print(trainer.task.describe())
-    print(
+    say(trainer.task.describe())
+    say(
         f"{trainer.model.num_parameters():,} parameters, {config.steps} steps of {config.batch_size} sequences; "
         f"kept in {directory}"
     )
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
         kept = f"the checkpoint of step {trainer.saved} is in {directory}" if trainer.saved else "no checkpoint yet"
         raise NotFinite(f"{error}; {kept}") from None
     if result.interrupted:
-        print(f"stopped after step {result.step} of {config.steps}, and saved. To go on:")
-        print(f"  minitx train --resume {directory}")
+        say(f"stopped after step {result.step} of {config.steps}, and saved. To go on:")
+        say(f"  minitx train --resume {directory}")
         return 130
     report(trainer, result.seconds)
     return 0
@@ -75,7 +75,7 @@ def begun(args: argparse.Namespace, progress: Any) -> Trainer:
         load_weights(model, load_model(args.start).model.state_dict(), args.start)
     directory, said = new_folder(args.out, name)
     if said:
-        print(said)
+        say(said)
     return Trainer(model, task, config, directory, progress)
 
 
@@ -118,10 +118,13 @@ def resumed(args: argparse.Namespace, progress: Any) -> Trainer:
     if task_section(task).get("sha256") != card["task"].get("sha256"):
         raise UserError(f"{file} has changed since {folder} was trained on it; give the same contents with --file")
     config = TrainingConfig.from_dict({**card["training"], "steps": steps})
+    reached = load_training(folder, card["model"]).values["step"]
+    if args.steps is not None and steps < reached:
+        raise UserError(f"{folder} has made {reached} steps already: --steps is at least that, not {steps}")
     trainer = Trainer(build_model(card, folder, generator(config.seed, "model")), task, config, folder, progress)
     trainer.load()
     finished = trainer.step >= config.steps
-    print(f"going on after step {trainer.step}" + (", the last; --steps N asks for more" if finished else ""))
+    say(f"going on after step {trainer.step}" + (", the last; --steps N asks for more" if finished else ""))
     return trainer
 
 

@@ -17,4 +17,5 @@ def need(module: str) -> Any:
         library = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != library:
             raise
-        raise MissingExtra(f'{library} is not installed, and this needs it: pip install "minitx[app]"') from None
+        hint = 'in the clone, pip install -e ".[app]"'
+        raise MissingExtra(f"{library} is not installed, and this needs it: {hint}") from None

@@ -1,6 +1,7 @@
 """What the user sees while a model trains: a live bar on a terminal, plain lines anywhere else."""
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any, Protocol
@@ -22,15 +23,25 @@ class Silent:
     def stop(self) -> None: ...
 
 
+def say(line: str) -> None:
+    """Print a line. Where the reader has gone (`| head`) the rest is said to nobody: the run goes on and is saved."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Clock:
-    """Time left, from the mean of the steps taken since `start`."""
+    """Time left, from the mean of the steps taken; not the first, in which kernels may be compiled."""
 
     def start(self, step: int, steps: int) -> None:
         self.first, self.steps, self.began = step, steps, time.monotonic()
 
     def left(self, step: int) -> str:
-        done = step - self.first
-        seconds = (time.monotonic() - self.began) / max(done, 1) * (self.steps - step)
+        if step <= self.first + 1:
+            self.first, self.began = step, time.monotonic()
+            return "?"
+        seconds = (time.monotonic() - self.began) / (step - self.first) * (self.steps - step)
         minutes, seconds = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
@@ -48,7 +59,7 @@ class Lines(Clock):
             self.note(f"step {step}/{self.steps}  {_figures(loss, lr, norm, rate)}  {self.left(step)} left")
 
     def note(self, line: str) -> None:
-        print(line, flush=True)
+        say(line)
 
     def stop(self) -> None: ...
 

@@ -127,7 +127,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(refuse, tm
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     words = refuse("train", "copy", *TINY)
-    assert f'{library} is not installed, and this needs it: pip install "minitx[app]"' in words
+    assert f'{library} is not installed, and this needs it: in the clone, pip install -e ".[app]"' in words
     assert list(tmp_path.iterdir()) == []
 
 

@@ -212,3 +212,33 @@ def test_a_second_ctrl_c_aborts(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, "2"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "minitx: stopped")
     assert not (tmp_path / "a/training.safetensors").exists()
+
+
+def test_the_task_table_of_a_file_is_read(run, refuse, tmp_path):
+    (tmp_path / "c.toml").write_text("[task]\nlongest = 2\n", encoding="utf-8")
+    status, out, _ = run("train", "copy", "--steps", 2, "--config", "c.toml", "--set", *TINY[1:5])
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("       ")][:3] == ["1", "2"]
+    (tmp_path / "c.toml").write_text("[task]\nlongst = 2\n", encoding="utf-8")
+    assert "longest" in refuse("train", "copy", "--config", "c.toml")
+
+
+def test_fewer_steps_than_were_made_are_refused_and_nothing_is_rewritten(run, refuse, tmp_path):
+    run("train", "copy", "--steps", 4, "--out", "r", *TINY)
+    before = (tmp_path / "r" / "config.json").read_bytes()
+    assert "has made 4 steps already" in refuse("train", "--resume", "r", "--steps", 2)
+    assert (tmp_path / "r" / "config.json").read_bytes() == before
+
+
+def test_an_empty_folder_name(refuse):
+    assert "--out is the folder" in refuse("train", "copy", "--out", "", *TINY)
+
+
+def test_a_reader_that_goes_away_does_not_take_the_run_with_it(tmp_path):
+    """`minitx train ... | head -1`: the run goes on, and is kept."""
+    command = [sys.executable, "-m", "minitx", "train", "copy", "--steps", "40", "--out", "r", *TINY]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, text=True) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        process.wait(timeout=120)
+    assert load_training(tmp_path / "r").values["step"] == 40
