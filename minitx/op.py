@@ -118,6 +118,7 @@ class Op:
         return self._apply(self.definition, args, options, now)  # type: ignore[no-any-return]
 
     def _apply(self, f: Callable[..., Any], args: Any, options: dict[str, Any], now: settings.Settings) -> Any:
+        # 1. Unpack: Tensors become arrays; which of them are differentiable inputs, and of which dtype?
         slots = self.by_position
         if self.variadic:
             args, slots = self._spread(args)
@@ -155,6 +156,7 @@ class Op:
             cast_all(options, given, dtype, self.name)
         if plain:
             cast_all(arrays, plain, dtype, self.name)
+        # 2. Run the rule.
         try:
             result = f(*arrays, **options) if options else f(*arrays)
         except Exception as error:
@@ -166,6 +168,7 @@ class Op:
             if result is NotImplemented:
                 return result
             raise no_rule(self.name, result)
+        # 3. Check what came out, and wrap it; where somebody wants a gradient, leave a node on the tape.
         value, backward = result
         several = type(value) is tuple
         if several:

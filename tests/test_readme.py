@@ -35,3 +35,12 @@ def test_the_two_commands():
 def test_links_lead_to_files():
     for link in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / link).exists(), link
+
+
+def test_nothing_is_left_to_be_filled_in():
+    assert not re.search(r"@[A-Z]+@|TODO|TBD", README)
+
+
+def test_every_file_says_in_its_first_line_what_it_adds():
+    for file in (ROOT / "minitx").rglob("*.py"):
+        assert file.read_text(encoding="utf-8").startswith('"""'), file
