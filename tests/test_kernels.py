@@ -178,8 +178,8 @@ for dtype in (np.float32, np.float64):
 def test_bounds_checked_and_from_a_cold_and_a_warm_cache(tmp_path):
     """NUMBA_BOUNDSCHECK compiles again: numba's cache by itself would hand out the version without checks."""
 
-    def compiled(**environment):
-        python(CHECK, NUMBA_CACHE_DIR=str(tmp_path), **environment)
+    def compiled(NUMBA_BOUNDSCHECK="0"):
+        python(CHECK, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_BOUNDSCHECK=NUMBA_BOUNDSCHECK)
         return {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*scatter_add*.nbc")}
 
     cold = compiled()
