@@ -35,11 +35,11 @@ class Clock:
     """Time left, from the mean of the steps taken; not the first, in which kernels may be compiled."""
 
     def start(self, step: int, steps: int) -> None:
-        self.first, self.steps, self.began = step, steps, time.monotonic()
+        self.first, self.steps, self.began = step + 1, steps, time.monotonic()
 
     def left(self, step: int) -> str:
-        if step <= self.first + 1:
-            self.first, self.began = step, time.monotonic()
+        if step <= self.first:
+            self.began = time.monotonic()
             return "?"
         seconds = (time.monotonic() - self.began) / (step - self.first) * (self.steps - step)
         minutes, seconds = divmod(round(seconds), 60)
@@ -55,7 +55,7 @@ class Lines(Clock):
         self.every = max(1, steps // 20)
 
     def update(self, step: int, loss: float, lr: float, norm: float, rate: float) -> None:
-        if step % self.every == 0 or step == self.steps or step == self.first + 1:
+        if step % self.every == 0 or step == self.steps or step == self.first:
             self.note(f"step {step}/{self.steps}  {_figures(loss, lr, norm, rate)}  {self.left(step)} left")
 
     def note(self, line: str) -> None:
