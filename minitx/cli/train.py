@@ -11,7 +11,7 @@ from minitx.cli.report import report
 from minitx.cli.settings import Tables, gather, read_file, task_name
 from minitx.models import Transformer
 from minitx.tasks import TASKS, get_task
-from minitx.training import NotFinite, Trainer, TrainingConfig, load_card, load_model, load_training
+from minitx.training import NotFinite, Trainer, TrainingConfig, load_card, load_model
 from minitx.training.checkpoint import build_model, differences, load_tokenizer, load_weights
 from minitx.training.extra import need
 from minitx.training.progress import live_progress, say
@@ -118,11 +118,10 @@ def resumed(args: argparse.Namespace, progress: Any) -> Trainer:
     if task_section(task).get("sha256") != card["task"].get("sha256"):
         raise UserError(f"{file} has changed since {folder} was trained on it; give the same contents with --file")
     config = TrainingConfig.from_dict({**card["training"], "steps": steps})
-    reached = load_training(folder, card["model"]).values["step"]
-    if args.steps is not None and steps < reached:
-        raise UserError(f"{folder} has made {reached} steps already: --steps is at least that, not {steps}")
     trainer = Trainer(build_model(card, folder, generator(config.seed, "model")), task, config, folder, progress)
     trainer.load()
+    if steps < trainer.step and args.steps is not None:
+        raise UserError(f"{folder} has made {trainer.step} steps already: --steps is at least that, not {steps}")
     finished = trainer.step >= config.steps
     say(f"going on after step {trainer.step}" + (", the last; --steps N asks for more" if finished else ""))
     return trainer
