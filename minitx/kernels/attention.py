@@ -1,6 +1,6 @@
 """attention, fast: tile by tile, without ever storing the T x S weights. Contract and mathematics: ops/attention.py.
 
-One task is one head and up to 64 queries. The scores are computed *transposed*, keys down and queries across, a block
+One task is one head and up to 32 queries. The scores are computed *transposed*, keys down and queries across, a block
 of KEYS keys at a time:
 
                   32 queries                       what is read, and how
@@ -76,8 +76,8 @@ from minitx.kernels.tile import BITS, BYTES
 
 Array = np.ndarray[Any, Any]
 
-KEYS = 64  # in a block: with 64 queries 16 KB of scores, which stay in the first-level cache
-QUERIES = 4  # vectors of queries in a task, at most
+KEYS = 64  # in a block: with 32 queries 8 KB of scores, which stay in the first-level cache
+QUERIES = 2  # vectors of queries in a task, at most: more would visit more blocks above the causal diagonal
 
 
 # ---------------------------------------------------------------------- forward

@@ -13,7 +13,7 @@ A is (m, k), B (k, n), C (m, n). The work is cut twice:
 
   Packing also turns a transposed B (W in y = x Wᵀ, K in Q Kᵀ) the right way round, and a B that is narrow and already
   lies as the tile wants it is read in place. A is read in place as long as its rows do not get into each other's way in
-  the cache; then 8 rows of it, one chunk deep, are packed too.
+  the cache; then some rows of it, one chunk deep, are packed too.
 
 The law: C[i, j] = (Σ chunk 0) + (Σ chunk 1) + ..., each sum one chain of multiply-adds in the order of p, and chunks
 begin at multiples of DEPTH. Nothing else (m, n, the place in the matrix, packing, threads) has a part in it, so row i
@@ -31,25 +31,27 @@ from minitx.kernels.compile import Worker, array, for_dtypes, inline, kernel, st
 from minitx.kernels.memory import NONE, PER_THREAD, memory_for
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import address, elements, pointer, size_of, where
-from minitx.kernels.slopes import gelu, gelu_tanh, relu, silu
+from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.tile import BYTES, ROWS, VECTORS, tile, transpose
 
 Array = np.ndarray[Any, Any]
 
 DEPTH = 256  # of a chunk of k: 8 rows of A and a panel of B, 8 + 32 KB, share the first-level cache
 COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cache
-IN_PLACE = 512  # elements: a B with rows no longer than this is read where it is
-assert DEPTH * COLUMNS + ROWS * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
+STRIP = 4 * ROWS  # rows of A that are packed together: whole cache lines, where A is transposed
+IN_PLACE = 8192  # elements: a chunk of B as small as this, 32 KB, is read where it is
+assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
 
-# What happens to C at the end ("epilogue"): nothing, an activation, or one operation with a second matrix.
-NOTHING, RELU, GELU, GELU_TANH, SILU, TIMES, PLUS = range(7)
+# What happens to C at the end ("epilogue"): nothing; C is added to what stands there; an activation, its slope stored
+# beside it; a product with a second matrix, or 0 where that is not positive; or a gate's two halves (see finish).
+NOTHING, MORE, RELU, GELU, GELU_TANH, SILU, SIGMOID, TIMES, OPEN, GATE, GATE_BACKWARD = range(11)
 
 
 # ---------------------------------------------------------------------- one block of C
 
 
 @inline
-def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, n, i0, i1, j0, j1, k, how, extra, slope, sums):
+def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, m, n, i0, i1, j0, j1, k, how, extra, slope, sums):
     """C[i0:i1, j0:j1] = A B + bias, and the epilogue.
 
     All matrices are addresses; bias, slope and sums may be 0, not there. C, extra and slope have rows of n elements.
@@ -60,8 +62,8 @@ def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, n, i0, i1, j0,
     width = VECTORS * BYTES // size  # of a tile
     panels = where(memory)
     panel_a = panels + DEPTH * COLUMNS * size
-    edge = panel_a + ROWS * DEPTH * size
-    in_place = b_column == 1 and b_step <= IN_PLACE
+    edge = panel_a + STRIP * DEPTH * size
+    in_place = b_column == 1 and (b_step * min(k, DEPTH) <= IN_PLACE or i1 - i0 <= 2 * ROWS)
     # Rows of A at multiples of a page apart fall on the same cache lines.
     pack_a = (a_step > 64 or (a_row > 1 and a_row * size % 4096 == 0)) and j1 - j0 > 2 * width
     for p0 in range(0, k, DEPTH):
@@ -79,8 +81,13 @@ def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, n, i0, i1, j0,
             rows = min(ROWS, i1 - i)
             a_at, row, step = a + (i * a_row + p0 * a_step) * size, a_row, a_step
             if pack_a:
-                pack_rows(like, a_at, a_row, a_step, depth, rows, panel_a)
-                a_at, row, step = panel_a, 1, ROWS
+                at = (i - i0) % STRIP
+                if at == 0:
+                    pack_rows(like, a_at, a_row, a_step, depth, min(STRIP, i1 - i), panel_a)
+                if a_step == 1:
+                    a_at, row = panel_a + at * depth * size, depth
+                else:
+                    a_at, row, step = panel_a + at * size, 1, STRIP
             for j in range(j0, j1, width):
                 b_at, b_row = panels + (j - j0) * depth * size, width
                 to, to_row, start, start_row = c + (i * n + j) * size, n, 0, 0
@@ -89,18 +96,19 @@ def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, n, i0, i1, j0,
                 else:
                     if in_place:
                         b_at, b_row = b_chunk + j * size, b_step
-                    if p0 > 0:
+                    if p0 > 0 or how == MORE:
                         start, start_row = to, n
                     elif bias:
                         start = bias + j * size
                 tile(like, depth, a_at, row, step, b_at, b_row, start, start_row, to, to_row, rows)
                 if j + width > j1:
                     bias_at = bias + j * size if bias else 0
-                    add_edge(like, edge, width, bias_at, p0 > 0, c + (i * n + j) * size, n, rows, j1 - j)
-            if p0 + depth == k and how != NOTHING:
+                    add_edge(like, edge, width, bias_at, p0 > 0 or how == MORE, c + (i * n + j) * size, n, rows, j1 - j)
+            if p0 + depth == k and how > MORE:
                 for r in range(i, i + rows):
                     at = (r * n + j0) * size
-                    finish(elements(like, c + at, j1 - j0), how, extra + at, slope + at if slope else edge)
+                    finish(elements(like, c + at, j1 - j0), how, extra + at, m * n * size,
+                           slope + at if slope else edge)  # fmt: skip
 
 
 @inline
@@ -159,29 +167,53 @@ def pack(like, b, b_step, b_column, depth, columns, width, to):
 
 @inline
 def pack_rows(like, a, a_row, a_step, depth, rows, to):
-    """ROWS rows of A: to[p * ROWS + r] = A[r, p]; what stands in rows that do not exist is never used."""
-    size, target = size_of(like), elements(like, to, depth * ROWS)
+    """Up to STRIP rows of A in the order in which they lie: to[r * depth + p], or to[p * STRIP + r], = A[r, p].
+
+    (What stands in rows that do not exist is never used.)
+    """
+    size = size_of(like)
+    if a_step == 1:
+        for r in range(rows):
+            target, source = elements(like, to + r * depth * size, depth), pointer(like, a + r * a_row * size)
+            for p in range(depth):
+                target[p] = source[p]
+        return
     for p in range(depth):
-        source = pointer(like, a + p * a_step * size)
-        if a_row == 1 and rows == ROWS:
-            for r in range(ROWS):
-                target[p * ROWS + r] = source[r]
+        target, source = elements(like, to + p * STRIP * size, STRIP), pointer(like, a + p * a_step * size)
+        if a_row == 1 and rows == STRIP:
+            for r in range(STRIP):
+                target[r] = source[r]
         else:
             for r in range(rows):
-                target[p * ROWS + r] = source[r * a_row]
+                target[r] = source[r * a_row]
 
 
 @inline
-def finish(row, how, extra, slope):
-    """The epilogue on a piece of a row of C, which has just been computed and is still in the cache."""
+def finish(row, how, extra, further, slope):
+    """The epilogue on a piece of a row of C, which has just been computed and is still in the cache.
+
+    GATE:           C is the second projection of a gated network, extra the activated first one, slope its slope:
+                    slope = slope * C, which is what the first one's gradient will need, and C = C * extra
+    GATE_BACKWARD:  C is the gradient of their product; extra as above, and what `slope` became stands `further` behind:
+                    slope = C * that, the gradient of the first, and C = C * extra, the gradient of the second
+    """
     like, n = row[0], len(row)
-    slopes = elements(like, slope, n)
+    slopes, factor = elements(like, slope, n), pointer(like, extra)
     if how == TIMES:
         for j in range(n):
-            row[j] *= pointer(like, extra)[j]
-    elif how == PLUS:
+            row[j] *= factor[j]
+    elif how == OPEN:
         for j in range(n):
-            row[j] += pointer(like, extra)[j]
+            row[j] = row[j] if factor[j] > 0 else 0
+    elif how == GATE:
+        for j in range(n):
+            slopes[j] *= row[j]
+            row[j] *= factor[j]
+    elif how == GATE_BACKWARD:
+        other = pointer(like, extra + further)
+        for j in range(n):
+            slopes[j] = row[j] * other[j]
+            row[j] *= factor[j]
     elif how == RELU:
         for j in range(n):
             y, d = relu(row[j])
@@ -197,6 +229,10 @@ def finish(row, how, extra, slope):
     elif how == SILU:
         for j in range(n):
             y, d = silu(row[j])
+            row[j], slopes[j] = y, d
+    elif how == SIGMOID:
+        for j in range(n):
+            y, d = sigmoid(row[j])
             row[j], slopes[j] = y, d
 
 
@@ -219,8 +255,8 @@ def product_block(memory, args, task):
     how, extra, slope, sums, height = args[11], args[12], args[13], args[14], args[15]
     across = -(-n // COLUMNS)
     i, j = task // across * height, task % across * COLUMNS
-    block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, n, i, min(m, i + height), j, min(n, j + COLUMNS), k,
-          how, extra, slope, sums)  # fmt: skip
+    block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, m, n, i, min(m, i + height), j, min(n, j + COLUMNS),
+          k, how, extra, slope, sums)  # fmt: skip
 
 
 @inline

@@ -34,8 +34,8 @@ from minitx.nn import (
     SinusoidalPositions,
     TokenLabellingHead,
 )
-from minitx.nn.gated import GATES
 from minitx.nn.init import Init, normal, xavier_uniform
+from minitx.ops.feedforward import GATES
 
 
 class Builder:

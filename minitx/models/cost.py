@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from minitx.models.config import TransformerConfig
 from minitx.models.shapes import parameters_by_component
-from minitx.nn.gated import GATES
+from minitx.ops.feedforward import GATES
 
 # Bytes of a number that is stored for long (weights, cache), and of one that is computed with: int8 is for storing.
 STORED = {"fp32": 4, "fp16": 2, "int8": 1}
@@ -129,14 +129,17 @@ def score_elements(config: TransformerConfig, batch: int, length: int) -> int:
     return batch * config.heads * length * length
 
 
-def cache_elements(config: TransformerConfig, batch: int, length: int) -> int:
-    """Keys and values that generation keeps: B H_kv (d + d_v) a layer and token, of a window its last tokens."""
+def cache_elements(config: TransformerConfig, batch: int, length: int, source: int | None = None) -> int:
+    """Keys and values that generation keeps: B H_kv (d + d_v) a layer and token, of a window its last tokens.
+
+    The source of an encoder-decoder has `source` tokens, as many as the target if None.
+    """
     c, r = config, config.resolved()
     if c.architecture == "encoder":
         return 0
     tokens = sum(length if w is None else min(w, length) for w in layer_windows(c))
     if c.architecture == "encoder-decoder":
-        tokens += c.layers * length  # of the source, for cross-attention
+        tokens += c.layers * (length if source is None else source)  # for cross-attention
     per_token: int = r["kv_heads"] * (r["head_dim"] + r["value_dim"])
     return batch * tokens * per_token
 

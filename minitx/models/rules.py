@@ -9,10 +9,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from minitx.nn.attention import KERNELS
-from minitx.nn.feedforward import ACTIVATIONS
-from minitx.nn.gated import GATES
 from minitx.nn.pooling import HOW
 from minitx.nn.rotary import Rotary
+from minitx.ops.feedforward import ACTIVATIONS, GATES
 from minitx.ops.position_bias import relative_buckets
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from minitx.models.config import TransformerConfig
-from minitx.nn.gated import GATES
+from minitx.ops.feedforward import GATES
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -105,29 +105,34 @@ class Transformer(Module):
         segments: Any = None,
         positions: Any = None,
         cache: Any = None,
+        last: Array | None = None,
         weights: bool = False,
         aux: Aux | None = None,
     ) -> Output:
         """ids (B, T), and for an encoder-decoder the memory (B, S, d_model) → Output.
 
-        `cache`, where given, is a sequence with one `append(key, value)` object per layer and a `length`: the number of
-        tokens that it holds.
+        `cache`, where given, knows of all tokens before these (generation/cache.py): `cache[i]` of layer i the keys and
+        values, `cache.memory[i]` those of the memory, and `cache.positions` where the new tokens stand. `last` (B,),
+        the place of one token of each row, asks for the logits of these tokens only, (B, 1, V).
         """
-        embed = self.embedding if memory is None else self.target_embedding
+        asked = [memory] * len(self.decoder) if cache is None else cache.memory
+        embed = self.embedding if asked[0] is None else self.target_embedding
         x = embed(self.read(ids))  # (B, T, d_model)
         if positions is None:
-            positions = np.arange(x.shape[1]) + (0 if cache is None else cache.length)
+            positions = np.arange(x.shape[1]) if cache is None else cache.positions
         x = self.inputs(x, np.asarray(positions), segments)
         aux = Aux() if aux is None else aux
         record: dict[str, Array] | None = {} if weights else None
         for i, block in enumerate(self.decoder):
             seen: dict[str, Array] | None = None if record is None else {}
             x = block(
-                x, memory, mask=mask, memory_mask=memory_mask, positions=positions,
+                x, asked[i], mask=mask, memory_mask=memory_mask, positions=positions,
                 cache=None if cache is None else cache[i], record=seen, aux=aux.at(f"decoder.{i}"),
             )  # fmt: skip
             _keep(record, f"decoder.{i}", seen)
         hidden = self.decoder_norm(x)
+        if last is not None:
+            hidden = hidden[np.arange(len(last)), last][:, None]  # (B, 1, d_model)
         return Output(self.head(hidden, mask), hidden, aux.losses, record or {}, aux.usage)
 
     def inputs(self, x: Tensor, positions: Array, segments: Any) -> Tensor:

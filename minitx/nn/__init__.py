@@ -1,6 +1,6 @@
 """Layers: Modules that hold parameters and apply ops."""
 
-from minitx.nn.attention import MultiHeadAttention, merge_heads, split_heads
+from minitx.nn.attention import MultiHeadAttention
 from minitx.nn.blocks import BothNorm, DecoderBlock, EncoderBlock, PostNorm, PreNorm, Residual
 from minitx.nn.dropout import Dropout
 from minitx.nn.embedding import Embedding
@@ -17,6 +17,7 @@ from minitx.nn.position_bias import AlibiBias, RelativeBias
 from minitx.nn.positions import LearnedPositions, NoPositions, SinusoidalPositions, sinusoidal
 from minitx.nn.rotary import Rotary
 from minitx.nn.segment import SegmentEmbedding
+from minitx.ops import merge_heads, split_heads
 
 __all__ = [
     "Module", "Parameter",

@@ -19,8 +19,12 @@ class Dropout(Module):
         self.p = probability(p, "dropout")
         self.rng = generator(rng, "Dropout") if self.p else rng
 
+    @property
+    def active(self) -> bool:
+        return self.training and self.p > 0
+
     def forward(self, x: Tensor) -> Tensor:
-        return dropout(x, self.p, self.rng) if self.training and self.p else x
+        return dropout(x, self.p, self.rng) if self.active else x
 
     def extra(self) -> str:
         return f"p {self.p:g}"

@@ -1,24 +1,15 @@
 """The position-wise feed-forward network: the same two-layer network at every position."""
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 
 from minitx.nn.dropout import Dropout
 from minitx.nn.init import Init, xavier_uniform
-from minitx.nn.linear import Linear
+from minitx.nn.linear import Linear, plain
 from minitx.nn.module import Module
-from minitx.ops import gelu, relu, silu
+from minitx.ops import feed_forward
+from minitx.ops.feedforward import ACTIVATIONS
 from minitx.tensor import Tensor
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": relu,
-    "gelu": gelu,
-    "gelu_tanh": functools.partial(gelu, approximate="tanh"),
-    "silu": silu,
-}
 
 
 class FeedForward(Module):
@@ -49,9 +40,12 @@ class FeedForward(Module):
         self.dropout = Dropout(dropout, rng=rng)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.phi(self.up(x))  # (..., d_ff)
-        result: Tensor = self.down(self.dropout(h))  # (..., d_model)
-        return result
+        if self.dropout.active or not plain(self.up, self.down):
+            h = self.dropout(self.phi(self.up(x)))  # (..., d_ff)
+            result: Tensor = self.down(h)  # (..., d_model)
+            return result
+        up, down = self.up, self.down
+        return feed_forward(x, up.weight, up.bias, down.weight, down.bias, self.activation)
 
     def extra(self) -> str:
         return self.activation

@@ -1,25 +1,15 @@
 """The gated feed-forward network: at every position, one projection decides how much of another passes."""
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 
 from minitx.nn.dropout import Dropout
 from minitx.nn.init import Init, xavier_uniform
-from minitx.nn.linear import Linear
+from minitx.nn.linear import Linear, plain
 from minitx.nn.module import Module
-from minitx.ops import geglu, glu, reglu, swiglu
+from minitx.ops import gated_feed_forward
+from minitx.ops.feedforward import GATES
 from minitx.tensor import Tensor
-
-GATES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "glu": glu,
-    "reglu": reglu,
-    "geglu": geglu,
-    "geglu_tanh": functools.partial(geglu, approximate="tanh"),
-    "swiglu": swiglu,
-}
 
 
 class GatedFeedForward(Module):
@@ -52,9 +42,14 @@ class GatedFeedForward(Module):
         self.dropout = Dropout(dropout, rng=rng)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.gated(self.gate(x), self.up(x))  # (..., d_ff)
-        result: Tensor = self.down(self.dropout(h))  # (..., d_model)
-        return result
+        if self.dropout.active or not plain(self.gate, self.up, self.down):
+            h = self.dropout(self.gated(self.gate(x), self.up(x)))  # (..., d_ff)
+            result: Tensor = self.down(h)  # (..., d_model)
+            return result
+        gate, up, down = self.gate, self.up, self.down
+        return gated_feed_forward(
+            x, gate.weight, gate.bias, up.weight, up.bias, down.weight, down.bias, self.activation
+        )
 
     def extra(self) -> str:
         return self.activation

@@ -11,13 +11,13 @@ import numpy as np
 
 from minitx.nn.dropout import Dropout
 from minitx.nn.embedding import Embedding
-from minitx.nn.feedforward import ACTIVATIONS
 from minitx.nn.init import Init, normal
 from minitx.nn.linear import Linear
 from minitx.nn.module import Module
 from minitx.nn.normalization import LayerNorm
 from minitx.nn.pooling import HOW, pool
 from minitx.ops import tanh
+from minitx.ops.feedforward import ACTIVATIONS
 from minitx.tensor import Tensor
 
 BERT = normal(0.02)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from minitx import settings
 from minitx.nn.init import Init, start, xavier_uniform
 from minitx.nn.module import Module, Parameter
 from minitx.ops import linear
@@ -24,3 +25,11 @@ class Linear(Module):
     def extra(self) -> str:
         d_out, d_in = self.weight.shape
         return f"{d_in} -> {d_out}{'' if self.bias is not None else ', no bias'}"
+
+
+def plain(*layers: Module) -> bool:
+    """May one op take the weights of these layers and do the work of all: is each a Linear and no more?
+
+    Where somebody watches (a trace, the search for the first NaN) the answer is no: each layer is to be seen at work.
+    """
+    return all(type(layer) is Linear for layer in layers) and settings.current.get().observer is None

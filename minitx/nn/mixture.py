@@ -8,13 +8,23 @@ from typing import Any
 import numpy as np
 
 from minitx.nn.dropout import Dropout
-from minitx.nn.feedforward import ACTIVATIONS, FeedForward
-from minitx.nn.gated import GATES, GatedFeedForward
+from minitx.nn.feedforward import FeedForward
+from minitx.nn.gated import GatedFeedForward
 from minitx.nn.init import Init, start, xavier_uniform
 from minitx.nn.linear import Linear
 from minitx.nn.module import Module, Parameter
 from minitx.nn.pooling import real_tokens
-from minitx.ops import balance_loss, combine, dispatch, expert_linear, expert_weights, put_rows, reshape, router_z_loss
+from minitx.ops import (
+    balance_loss,
+    combine,
+    dispatch,
+    expert_linear,
+    expert_weights,
+    put_rows,
+    reshape,
+    router_z_loss,
+)
+from minitx.ops.feedforward import ACTIVATIONS, GATES
 from minitx.ops.mixture import plan
 from minitx.ops.routing import choose
 from minitx.tensor import Array, Tensor

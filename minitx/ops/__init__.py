@@ -7,7 +7,9 @@ from minitx.ops.attention import attention, attention_weights
 from minitx.ops.dropout import dropout
 from minitx.ops.embedding import embedding
 from minitx.ops.exponential import exp, log, rsqrt, sqrt
+from minitx.ops.feedforward import feed_forward, gated_feed_forward
 from minitx.ops.gated import geglu, glu, reglu, swiglu
+from minitx.ops.heads import merge_heads, self_attention_projections, split_heads
 from minitx.ops.indexing import getitem, take_along_axis
 from minitx.ops.linear import linear
 from minitx.ops.linear_attention import linear_attention
@@ -43,7 +45,8 @@ __all__ = [
     "reshape", "transpose", "swapaxes", "broadcast_to", "squeeze", "expand_dims",
     "concatenate", "stack", "split", "pad", "getitem", "take_along_axis", "matmul", "einsum",
     "linear", "embedding", "softmax", "log_softmax", "layer_norm", "rms_norm", "dropout",
-    "glu", "reglu", "geglu", "swiglu", "rotary", "alibi_bias", "relative_bias",
+    "glu", "reglu", "geglu", "swiglu", "feed_forward", "gated_feed_forward", "rotary", "alibi_bias", "relative_bias",
     "expert_weights", "balance_loss", "router_z_loss", "dispatch", "expert_linear", "combine", "put_rows",
+    "split_heads", "merge_heads", "self_attention_projections",
     "attention", "attention_weights", "tiled_attention", "linear_attention", "cross_entropy", "mse", "operators",
 ]  # fmt: skip

@@ -1,0 +1,95 @@
+"""Ops that do several steps in one kernel: equal to their parts at sizes of many blocks, whatever the threads."""
+import numpy as np
+import pytest
+
+from minitx import Tensor, ops, reference
+from minitx.kernels.parallel import get_threads, set_threads
+
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+FFN = [(2, 150, 65), (300, 65), (300,), (65, 300), (65,)]
+GATED = [(2, 150, 65), (300, 65), (300,), (300, 65), (300,), (65, 300), (65,)]
+HEADS = [(3, 70, 65), (60, 65), (60,), (20, 65), (20,), (28, 65), (28,)]
+RUNS = [
+    *[(ops.feed_forward, FFN, {"activation": a}) for a in ("relu", "gelu", "gelu_tanh", "silu")],
+    *[(ops.gated_feed_forward, GATED, {"activation": a}) for a in ("glu", "geglu", "geglu_tanh", "swiglu")],
+    (ops.self_attention_projections, HEADS, {"heads": 6, "kv_heads": 2}),
+]
+NAMES = [f"{op.name}-{next(iter(options.values()))}" for op, _, options in RUNS]
+runs = pytest.mark.parametrize(("op", "shapes", "options"), RUNS, ids=NAMES)
+
+
+def drawn(shapes, dtype):
+    rng = np.random.default_rng(0)
+    return [(rng.standard_normal(s) / np.sqrt(s[-1])).astype(dtype) for s in shapes]
+
+
+def everything(op, arrays, options):
+    """Values and all gradients, under a random cotangent."""
+    inputs = [Tensor(a, requires_grad=True) for a in arrays]
+    outputs = op(*inputs, **options)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    rng = np.random.default_rng(1)
+    total = sum((y * rng.standard_normal(y.shape)).sum() for y in outputs)
+    total.backward()
+    return [y.numpy() for y in outputs] + [x.grad for x in inputs]
+
+
+@runs
+@DTYPES
+def test_kernel_equals_its_parts(op, shapes, options, dtype):
+    arrays = drawn(shapes, dtype)
+    got = everything(op, arrays, options)
+    with reference():
+        expected = everything(op, [a.astype(np.float64) for a in arrays], options)
+    limit = 4 * np.finfo(dtype).eps * np.sqrt(300)
+    for a, b in zip(got, expected, strict=True):
+        assert a.dtype == dtype
+        assert np.abs(a - b).max() <= limit * np.abs(b).max()
+
+
+@runs
+def test_the_same_bits_on_one_thread_and_on_all(op, shapes, options):
+    arrays, before = drawn(shapes, np.float32), get_threads()
+    try:
+        found = []
+        for threads in (1, before, before):
+            set_threads(threads)
+            found.append(everything(op, arrays, options))
+    finally:
+        set_threads(before)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_only_what_is_asked_for():
+    """Frozen weights get no gradient, and the others the same as before."""
+    arrays = drawn(GATED, np.float64)
+    whole = everything(ops.gated_feed_forward, arrays, {})[1:]
+    for wanted in range(len(arrays)):
+        inputs = [Tensor(a, requires_grad=i == wanted) for i, a in enumerate(arrays)]
+        y = ops.gated_feed_forward(*inputs)
+        (y * np.random.default_rng(1).standard_normal(y.shape)).sum().backward()
+        np.testing.assert_allclose(inputs[wanted].grad, whole[wanted], rtol=0, atol=1e-13)
+        assert all(x.grad is None for i, x in enumerate(inputs) if i != wanted)
+
+
+def test_relu_stops_an_infinite_gradient():
+    x, up, down = np.array([[1.0]]), np.array([[-1.0]]), np.array([[1.0]])
+    inputs = [Tensor(a, requires_grad=True) for a in (x, up, down)]
+    y = ops.feed_forward(inputs[0], inputs[1], None, inputs[2], None)
+    y.backward(np.array([[np.inf]]))
+    assert inputs[0].grad == 0
+    assert inputs[1].grad == 0
+
+
+@pytest.mark.parametrize("name", ["reglu", "sigmoid"])
+def test_what_the_kernel_leaves_to_the_parts(name):
+    arrays = drawn(GATED, np.float64)
+    if name == "reglu":
+        y = ops.gated_feed_forward(*arrays, activation=name).numpy()
+        gate, up = (ops.linear(arrays[0], arrays[i], arrays[i + 1]) for i in (1, 3))
+        np.testing.assert_allclose(y, ops.linear(ops.relu(gate) * up, *arrays[5:]).numpy(), rtol=1e-12)
+    else:
+        with pytest.raises(KeyError):
+            ops.gated_feed_forward(*arrays, activation=name)
