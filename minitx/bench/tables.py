@@ -1,0 +1,67 @@
+"""What `minitx bench train`, `attention` and `matmul` print."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minitx.bench import attention, matmul, train
+from minitx.bench.sides import ratios
+from minitx.bench.timing import Timing
+
+
+def training(against: str | None, threads: int, seconds: float) -> list[dict[str, Any]]:
+    """Training steps; with the memory that each side's process took after its imports, and for them."""
+    print("training step: forward, backward, clip 1.0, AdamW; median (quartiles), float32")
+    found = []
+    for row in train.rows(against, threads, seconds):
+        found.append(row)
+        line = side_by_side(str(row.size), row.ours, row.theirs, row.size.flops())
+        took = [f"{s['peak'] - s['before']:.0f} + {s['before']:.0f}" for s in row.after if s and s["peak"]]
+        print(f"{line}   first step after {row.first:.1f} s   {' / '.join(took)} MB", flush=True)
+    mean("", (row.ratio for row in found))
+    return [train.as_dict(row) for row in found]
+
+
+def attending(against: str | None, threads: int, seconds: float) -> dict[str, Any]:
+    """Attention, and how its memory grows with the length."""
+    print("attention on the tape, (B x H) x T x d; median (quartiles), float32")
+    found = []
+    for row in attention.rows(against, threads, seconds):
+        found.append(row)
+        print(side_by_side(str(row.case), row.ours, row.theirs, row.case.flops()), flush=True)
+    mean("", (row.ratio for row in found))
+    print("memory that forward + backward took at most (the T x T weights alone would be 4 H T² bytes)")
+    longer = []
+    for row in attention.growth(against, threads):
+        longer.append(row)
+        took = [f"{s['peak'] - s['before']:.0f} MB" for s in row.memory if s and s["peak"]]
+        print(f"{row.case!s:46s} {' / torch '.join(took)}   {row.ours.ms()}", flush=True)
+    return {"rows": [row.to_dict() for row in found], "growth": [row.to_dict() for row in longer]}
+
+
+def multiplying(threads: int, seconds: float) -> list[dict[str, Any]]:
+    """Matrix products beside NumPy's."""
+    print("matrix products beside NumPy's; median (quartiles), float32")
+    found = []
+    for row in matmul.rows(threads, seconds):
+        found.append(row)
+        print(side_by_side(str(row.case), row.ours, row.numpy, row.case.flops(), "NumPy"), flush=True)
+    print(f"the most that was measured: {max(max(row.gflops()) for row in found):.0f} GFLOP/s")
+    for what, gelu in (("products: ", False), ("with bias and GELU: ", True)):
+        mean(what, (row.ratio for row in found if row.case.gelu == gelu))
+    return [row.to_dict() for row in found]
+
+
+def side_by_side(what: str, ours: Timing, theirs: Timing | None, flops: int, name: str = "torch") -> str:
+    """One line of a table."""
+    line = f"{what:46s} minitx {ours.ms():24s} {flops / ours.median / 1e9:6.1f} GFLOP/s"
+    if theirs is not None:
+        line += f"   {name} {theirs.ms():24s} {flops / theirs.median / 1e9:6.1f}"
+        line += f"   ratio {theirs.median / ours.median:.2f}"
+    return line
+
+
+def mean(what: str, found: Iterable[float | None]) -> None:
+    """The last line: the geometric mean of the ratios and the worst, where there are any."""
+    if known := [ratio for ratio in found if ratio is not None]:
+        print(what + ratios(known))
