@@ -2,10 +2,10 @@
 
     causal() & padding([3, 5]) & window(4)
 
-Every combination of `full`, `causal`, `padding`, `window` and `documents` is, for one query, an interval of keys
-lo <= j < hi. So `intervals` gives two small integer arrays, which is all that a kernel needs, and only `dense` builds a
-boolean for every pair of query and key: to read, to test, to plot. A boolean array (True = may see) can stand wherever
-a mask can, and take part in `&`; then the whole has no intervals and is dense.
+Every combination of `full`, `causal`, `padding`, `window`, `documents` and `spans` is, for one query, an interval of
+keys lo <= j < hi. So `intervals` gives two small integer arrays, which is all that a kernel needs, and only `dense`
+builds a boolean for every pair of query and key: to read, to test, to plot. A boolean array (True = may see) can stand
+wherever a mask can, and take part in `&`; then the whole has no intervals and is dense.
 
 Where a query stands among the keys: query i has the position i + query_offset. None means T_k - T_q: the last query
 stands at the last key ("bottom-right"), which fits a whole sequence as well as a few new queries behind keys that are
@@ -28,7 +28,7 @@ SHOWN = 12  # a repr prints longer arrays as a summary
 class Mask:
     """Which keys each query may see."""
 
-    __slots__ = ()
+    __slots__ = ("_last",)
     __array_ufunc__ = None  # so that `array & mask` comes to __rand__
     rows: int | None = None  # the batch it was made for; None: any
 
@@ -44,14 +44,25 @@ class Mask:
     def intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> tuple[Array, Array] | None:
         """(lo, hi), int64 (B or 1, T_q): query i of row b sees the keys lo[b, i] <= j < hi[b, i]; 0 <= lo <= hi <= T_k.
 
-        None where the mask is not one interval per query.
+        None where the mask is not one interval per query. The last answer is kept: every layer of a model asks the same.
         """
+        if not (query_offset is None or isinstance(query_offset, int)):
+            return self._intervals(batch, T_q, T_k, query_offset)
+        question = batch, T_q, T_k, query_offset
+        last = getattr(self, "_last", None)
+        if last is None or last[0] != question:
+            last = question, self._intervals(batch, T_q, T_k, query_offset)
+            object.__setattr__(self, "_last", last)
+        found: tuple[Array, Array] | None = last[1]
+        return found
+
+    def _intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset) -> tuple[Array, Array] | None:
         if self.rows not in (None, batch):
             raise ValueError(f"{self!r} is for a batch of {self.rows}, and this batch is {batch}")
         position = query_positions(batch, T_q, T_k, query_offset)
         lo, hi, _ = np.broadcast_arrays(*self.bounds(position, T_k), position)
         lo = np.clip(lo, 0, T_k)
-        return lo, np.clip(hi, lo, T_k)
+        return _fixed(lo), _fixed(np.clip(hi, lo, T_k))
 
     def dense(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> Array:
         """True where the query may see the key: boolean (B or 1, T_q, T_k).
@@ -188,6 +199,26 @@ class documents(Mask):
         return f"documents({_short(self.ids)})"
 
 
+class spans(Mask):
+    """The intervals themselves: query i of row b sees the keys lo[b, i] <= j < hi[b, i], wherever it stands.
+
+    For who knows them already, as a cache does. lo and hi (B, T_q) are taken as they are, and must not change.
+    """
+
+    __slots__ = ("hi", "lo", "rows")
+
+    def __init__(self, lo: Array, hi: Array) -> None:
+        self.lo, self.hi, self.rows = lo, hi, len(lo)
+
+    def _intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset) -> tuple[Array, Array]:
+        if self.lo.shape != (batch, T_q):
+            raise ValueError(f"{self!r} is for as many rows and queries, and here are {batch} and {T_q}")
+        return self.lo, self.hi
+
+    def __repr__(self) -> str:
+        return f"spans{self.lo.shape}"
+
+
 class boolean(Mask):
     """A boolean array as a mask (arrays are turned into this by themselves).
 
@@ -208,7 +239,7 @@ class boolean(Mask):
             raise ValueError(f"a boolean mask is (T_q, T_k), (B, T_q, T_k) or (B, H, T_q, T_k), not {self.array.shape}")
         self.array.setflags(write=False)
 
-    def intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> None:
+    def _intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset) -> None:
         return None
 
     def dense(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> Array:
@@ -234,7 +265,7 @@ class Both(Mask):
     def __init__(self, parts: tuple[Mask, ...]) -> None:
         self.parts = parts
 
-    def intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> tuple[Array, Array] | None:
+    def _intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset) -> tuple[Array, Array] | None:
         spans = []
         for part in self.parts:
             span = part.intervals(batch, T_q, T_k, query_offset)
@@ -243,7 +274,7 @@ class Both(Mask):
             spans.append(span)
         lo: Array = reduce(np.maximum, (span[0] for span in spans))
         hi: Array = reduce(np.minimum, (span[1] for span in spans))
-        return lo, np.maximum(lo, hi)
+        return _fixed(lo), _fixed(np.maximum(lo, hi))
 
     def dense(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> Array:
         each = [part.dense(batch, T_q, T_k, query_offset) for part in self.parts]
@@ -305,6 +336,11 @@ def query_positions(batch: int, T_q: int, T_k: int, query_offset: Offset = None)
             f"{T_k} keys"
         )
     return offset.reshape(-1, 1).astype(np.int64) + np.arange(T_q)
+
+
+def _fixed(array: Array) -> Array:
+    array.setflags(write=False)
+    return array
 
 
 def _plain(values: Any) -> Any:

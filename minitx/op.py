@@ -38,6 +38,7 @@ __all__ = ["Array", "Composite", "Forward", "Op", "composite", "op", "registry"]
 
 Forward = tuple[Any, Callable[..., Any]]  # what an op returns: its value (or a tuple of values) and its backward
 _UNRESOLVED: Any = object()
+ZERO = bytes(8)  # memory of one number 0, for arrays that are 0 everywhere
 
 registry: dict[str, Op] = {}  # every op of minitx itself, by name: checks and benchmarks walk it
 
@@ -180,7 +181,7 @@ class Op:
         node = None
         if live and now.recording:
             need = self._needs.get(live) or self._need(live, max(slots) + 1 if self.variadic else len(self.wrt))
-            stand_ins = [np.broadcast_to(v.dtype.type(0), v.shape) for v in value] if several else None
+            stand_ins = [ndarray(v.shape, v.dtype, ZERO, 0, (0,) * v.ndim) for v in value] if several else None
             node = Node(self, backward, inputs, where, need, stand_ins)
         out: Any = tuple([wrap(v, node, i) for i, v in enumerate(value)]) if several else wrap(value, node)
         if now.observer is not None:

@@ -60,6 +60,7 @@ from minitx.kernels.scores import (
     adjust,
     again,
     arguments,
+    cut,
     drop,
     multiply,
     padded,
@@ -129,9 +130,10 @@ def attend(memory, args, task):
     for i in range(rows):
         inverse = cast(like, 1) / total[i] if total[i] > 0 or total[i] != total[i] else cast(like, 0)
         saved[2 * i], saved[2 * i + 1] = top[i], inverse
-        row, target = row_of(like, o, i, d_pad, d_v), elements(like, place(like, args, O, b, h, i0 + i), d_v)
-        for c in range(d_v):
-            target[c] = row[c] * inverse
+        row = row_of(like, o, i, d_pad, d_pad)
+        for c in range(d_pad):
+            row[c] *= inverse
+    cut(like, o, d_pad, rows, place(like, args, O, b, h, i0), args[O + 3], d_v)
 
 
 # ---------------------------------------------------------------------- backward
@@ -236,20 +238,12 @@ def attend_backward(memory, args, task):
                     padded(like, k_block, k_row, keys, d, k_copy, d_pad)
                     k_block, k_row = k_copy, d_pad
                 multiply(like, rows, keys, d_pad, dp, 1, width, k_block, k_row, True, dq, d_pad)
-            for i in range(rows):
-                source, target = row_of(like, dq, i, d_pad, d), elements(like, place(like, args, DQ, b, h, i0 + i), d)
-                for c in range(d):
-                    target[c] = source[c]
+            cut(like, dq, d_pad, rows, place(like, args, DQ, b, h, i0), args[DQ + 3], d)
 
-    for j in range(S):
-        if d_pad != d:
-            source, target = row_of(like, dk_at, j, dk_row, d), elements(like, place(like, args, DK, b, g, j), d)
-            for c in range(d):
-                target[c] = source[c]
-        if v_pad != d_v:
-            source, target = row_of(like, dv_at, j, dv_row, d_v), elements(like, place(like, args, DV, b, g, j), d_v)
-            for c in range(d_v):
-                target[c] = source[c]
+    if d_pad != d:
+        cut(like, dk_at, d_pad, S, place(like, args, DK, b, g, 0), args[DK + 3], d)
+    if v_pad != d_v:
+        cut(like, dv_at, v_pad, S, place(like, args, DV, b, g, 0), args[DV + 3], d_v)
 
 
 # ---------------------------------------------------------------------- from Python

@@ -11,7 +11,7 @@ import numpy as np
 from minitx.kernels.compile import exact, inline
 from minitx.kernels.dropout import kept
 from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, pointer, real, size_of
-from minitx.kernels.tile import BYTES, ROWS, half_tile, tile, transpose
+from minitx.kernels.tile import BYTES, ROWS, half_tile, part, tile, transpose
 from minitx.kernels.vectormath import const, exp, tanh
 
 # Arrays: the address, and after it the steps of the axes batch, head and row, in elements.
@@ -51,33 +51,44 @@ def multiply(like, m, k, n, a, a_row, a_step, b, b_step, more, c, c_row):
 
 @inline
 def turned(like, source, source_row, rows, columns, width, target, factor):
-    """target (columns, width) = factor * source (rows, columns)ᵀ; zeros for the target's columns from `rows` on."""
+    """target (columns, width) = factor * source (rows, columns)ᵀ; zeros for the target's columns from `rows` on.
+
+    Square by square; at the edges from a copy with zeros. What lies behind the target is overwritten: two squares.
+    """
     size, lanes = size_of(like), BYTES // size_of(like)
-    whole = columns // lanes * lanes if rows == width else 0
+    square = target + (columns + lanes) * width * size
     for i in range(0, width, lanes):
-        for c in range(0, whole, lanes):
-            transpose(like, source + (i * source_row + c) * size, source_row, target + (c * width + i) * size, width)
+        for c in range(0, columns, lanes):
+            at, step = source + (i * source_row + c) * size, source_row
+            if i + lanes > rows or c + lanes > columns:
+                for r in range(lanes):
+                    n = min(lanes, columns - c) if i + r < rows else 0
+                    part(like, at + r * source_row * size, n, square + r * lanes * size, lanes)
+                at, step = square, lanes
+            transpose(like, at, step, target + (c * width + i) * size, width)
     out = elements(like, target, columns * width)
-    for i in range(rows):
-        row = row_of(like, source, i, source_row, columns)
-        for c in range(whole, columns):
-            out[c * width + i] = row[c]
-    for c in range(columns):
-        for i in range(rows, width):
-            out[c * width + i] = 0
     for x in range(columns * width):
         out[x] *= factor
 
 
 @inline
 def padded(like, source, source_row, rows, columns, target, width):
-    """target (rows, width) = source (rows, columns) and zeros."""
+    """target (rows, width) = source (rows, columns) and zeros; width is a whole number of vectors."""
+    size, lanes = size_of(like), BYTES // size_of(like)
     for i in range(rows):
-        row, out = row_of(like, source, i, source_row, columns), row_of(like, target, i, width, width)
-        for c in range(columns):
-            out[c] = row[c]
-        for c in range(columns, width):
-            out[c] = 0
+        for c in range(0, width, lanes):
+            at = i * source_row + c
+            part(like, source + at * size, min(lanes, columns - c), target + (i * width + c) * size, lanes)
+
+
+@inline
+def cut(like, source, width, rows, target, target_row, columns):
+    """target (rows, columns) = the first columns of source (rows, width)."""
+    size, lanes = size_of(like), BYTES // size_of(like)
+    for i in range(rows):
+        for c in range(0, columns, lanes):
+            n = min(lanes, columns - c)
+            part(like, source + (i * width + c) * size, n, target + (i * target_row + c) * size, n)
 
 
 @inline

@@ -182,3 +182,36 @@ def transpose(typingctx: Any, like: Any, source: Any, source_row: Any, target: A
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+@intrinsic
+def part(typingctx: Any, like: Any, source: Any, n: Any, target: Any, m: Any) -> Any:
+    """One vector: the first n numbers from `source`, zeros behind them; its first m numbers are written to `target`.
+
+    What lies beyond is neither read nor written.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, source, n, target, m = args
+        scalar = context.get_value_type(signature.args[0])
+        size = signature.args[0].bitwidth // 8
+        lanes = BYTES // size
+        vector, flags = ir.VectorType(scalar, lanes), ir.VectorType(ir.IntType(1), lanes)
+        places = ir.Constant(ir.VectorType(i64, lanes), list(range(lanes)))
+
+        def first(count: Any) -> Any:  # True for the first `count` lanes
+            undefined = ir.Constant(ir.VectorType(i64, lanes), ir.Undefined)
+            one = builder.insert_element(undefined, count, i32(0))
+            zeros = ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)
+            return builder.icmp_signed("<", places, builder.shuffle_vector(one, undefined, zeros))
+
+        at, void = vector.as_pointer(), ir.VoidType()
+        kind = f"v{lanes}f{size * 8}.p0v{lanes}f{size * 8}"
+        loads, stores = ir.FunctionType(vector, [at, i32, flags, vector]), ir.FunctionType(void, [vector, at, i32, flags])
+        load = insert_function(builder.module, loads, f"llvm.masked.load.{kind}")
+        store = insert_function(builder.module, stores, f"llvm.masked.store.{kind}")
+        x = builder.call(load, [builder.inttoptr(source, at), i32(size), first(n), ir.Constant(vector, None)])
+        builder.call(store, [x, builder.inttoptr(target, at), i32(size), first(m)])
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.int64] * 4), codegen

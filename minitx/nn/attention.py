@@ -8,28 +8,20 @@ import numpy as np
 
 from minitx import masks
 from minitx.nn.init import Init, xavier_uniform
-from minitx.nn.linear import Linear
+from minitx.nn.linear import Linear, plain
 from minitx.nn.module import Module
-from minitx.ops import attention, attention_weights, linear_attention, reshape, swapaxes, tiled_attention
+from minitx.ops import (
+    attention,
+    attention_weights,
+    linear_attention,
+    merge_heads,
+    self_attention_projections,
+    split_heads,
+    tiled_attention,
+)
 from minitx.ops.checks import probability, whole
 from minitx.settings import no_grad
 from minitx.tensor import Array, Tensor
-
-
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, T, H * d) → (B, H, T, d): head h owns the features h*d ... (h+1)*d - 1 of every position.
-
-    The reshape goes by features first; reshaping straight to (B, H, T, d) would mix positions, and a toy model would
-    still learn.
-    """
-    B, T, width = x.shape
-    return swapaxes(reshape(x, (B, T, heads, width // heads)), 1, 2)
-
-
-def merge_heads(x: Tensor) -> Tensor:
-    """(B, H, T, d) → (B, T, H * d): the inverse of `split_heads`."""
-    B, H, T, d = x.shape
-    return reshape(swapaxes(x, 1, 2), (B, T, H * d))
 
 
 def _linear(q: Tensor, k: Tensor, v: Tensor, *, mask: Any, bias: Any, dropout: float, rng: Any) -> Tensor:
@@ -55,9 +47,11 @@ class MultiHeadAttention(Module):
 
     Called as `attention(x, memory=None, *, mask=None, bias=None, positions=None, cache=None, weights=False)`:
     `mask` says which keys a query may see (minitx.masks, or booleans, True = may attend); `bias` (1 or B, H, T, S)
-    is added to the scores; `positions` (T) or (B, T) are what `rotary` turns by (None: 0 ... T-1); `cache` is an object
-    whose `append(key, value)` returns all keys and values so far, (B, H_kv, S, d) each. With `weights=True` the result
-    is (Y, the weights as an array (B, H, T, S)).
+    is added to the scores; `positions` (T) or (B, T) are what `rotary` turns by (None: 0 ... T-1). `memory` may also be
+    the pair that `keys_and_values(memory)` returns, made once for many queries. `cache` is an object with
+    `append(keys, values, mask) -> (keys, values, mask, query_offset)`: takes the new ones, and returns all so far with
+    what the new queries may see of them and where they stand among them (generation/cache.py; None: at the end). With
+    `weights=True` the result is (Y, the weights as an array (B, H, T, S)).
 
     What later models add, all of it absent by default:
         rotary         turns queries and keys by their positions (nn.Rotary); self-attention only, as the next
@@ -104,6 +98,7 @@ class MultiHeadAttention(Module):
         head_dim = d_model // heads if head_dim is None else whole(head_dim, "head_dim")
         value_dim = head_dim if value_dim is None else whole(value_dim, "value_dim")
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
+        self.widths = head_dim, value_dim  # of a key and of a value
         self.query = Linear(d_model, heads * head_dim, bias, rng=rng, init=init)
         self.key = Linear(d_model, kv_heads * head_dim, bias, rng=rng, init=init)
         self.value = Linear(d_model, kv_heads * value_dim, bias, rng=rng, init=init)
@@ -121,10 +116,25 @@ class MultiHeadAttention(Module):
             raise ValueError("linear attention has no scores: no scale, softcap, position_bias, window, dropout")
         self.kernel, self.attend = kernel, KERNELS[kernel]
 
+    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """What queries ask of (B, S, d_model): keys (B, H_kv, S, d), before they turn, and values (B, H_kv, S, d_v)."""
+        k, v = split_heads(self.key(memory), self.kv_heads), split_heads(self.value(memory), self.kv_heads)
+        return (k if self.key_norm is None else self.key_norm(k)), v
+
+    def of_itself(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of one x, by one op where the three layers are plain ones."""
+        query, key, value = self.query, self.key, self.value
+        if not plain(query, key, value):
+            return split_heads(query(x), self.heads), *self.keys_and_values(x)
+        q, k, v = self_attention_projections(
+            x, query.weight, query.bias, key.weight, key.bias, value.weight, value.bias, self.heads, self.kv_heads
+        )
+        return q, (k if self.key_norm is None else self.key_norm(k)), v
+
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | None = None,
+        memory: Tensor | tuple[Tensor, Tensor] | None = None,
         *,
         mask: Any = None,
         bias: Any = None,
@@ -133,29 +143,31 @@ class MultiHeadAttention(Module):
         weights: bool = False,
     ) -> Tensor | tuple[Tensor, Array]:
         for name, tokens in (("x", x), ("memory", memory)):
-            if tokens is not None and len(tokens.shape) != 3:
+            if isinstance(tokens, Tensor) and len(tokens.shape) != 3:
                 raise ValueError(f"attention: {name} is (B, T, d_model), not {tokens.shape}; of one row: {name}[None]")
+        # q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, d_v)
         if memory is None:
-            memory = x
+            q, k, v = self.of_itself(x)
         elif self.rotary is not None or self.position_bias is not None or self.window is not None:
             raise ValueError("rotary, position_bias and window are for self-attention: memory has positions of its own")
-        q = split_heads(self.query(x), self.heads)  # (B, H, T, d)
-        k = split_heads(self.key(memory), self.kv_heads)  # (B, H_kv, S, d)
-        v = split_heads(self.value(memory), self.kv_heads)  # (B, H_kv, S, d_v)
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
+        else:
+            q = split_heads(self.query(x), self.heads)
+            k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)
+        if self.query_norm is not None:
+            q = self.query_norm(q)
         if self.rotary is not None:
             if positions is None and cache is not None:
                 raise ValueError("with a cache rotary needs positions: the new tokens do not stand at the beginning")
             positions = np.arange(x.shape[1]) if positions is None else positions
             q, k = (self.rotary(heads, positions, cached=cache is not None) for heads in (q, k))
-        if cache is not None:
-            k, v = cache.append(k, v)
-        if self.position_bias is not None:
-            of_distance = self.position_bias(q.shape[2], k.shape[2])  # (1, H, T, S)
-            bias = of_distance if bias is None else of_distance + bias
         if self.window is not None:
             mask = self.window if mask is None else self.window & mask
+        query_offset = None  # the last query stands at the last key
+        if cache is not None:
+            k, v, mask, query_offset = cache.append(k, v, mask)
+        if self.position_bias is not None:
+            of_distance = self.position_bias(q.shape[2], k.shape[2], query_offset)  # (1 or B, H, T, S)
+            bias = of_distance if bias is None else of_distance + bias
         p = self.dropout if self.training else 0.0
         o = self.attend(q, k, v, mask=mask, bias=bias, dropout=p, rng=self.rng, **self.scores)  # (B, H, T, d_v)
         y: Tensor = self.out(merge_heads(o))  # (B, T, d_model)

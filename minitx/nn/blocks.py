@@ -15,6 +15,9 @@ from minitx.op import Array
 from minitx.tensor import Tensor
 
 
+CAUSAL = causal()  # one for all blocks: it remembers its last answer
+
+
 class Residual(Module):
     """A branch beside the identity: the old representation passes by, and the sublayer only learns an update to it.
 
@@ -119,7 +122,7 @@ class DecoderBlock(Module):
     def forward(
         self,
         x: Tensor,
-        memory: Tensor | None = None,
+        memory: Tensor | tuple[Tensor, Tensor] | None = None,
         *,
         mask: Any = None,
         memory_mask: Any = None,
@@ -129,7 +132,7 @@ class DecoderBlock(Module):
         aux: Aux | None = None,
     ) -> Tensor:
         """`mask` is about the target (padding), `memory_mask` about the source; `record` takes "self" and "cross"."""
-        seen = causal() if mask is None else causal() & mask
+        seen = CAUSAL if mask is None else CAUSAL & mask
 
         def attend(h: Tensor) -> Tensor:
             return _attend(self.attention, h, None, "self", record, mask=seen, positions=positions, cache=cache)
@@ -148,7 +151,7 @@ class DecoderBlock(Module):
 def _attend(
     attention: MultiHeadAttention,
     h: Tensor,
-    memory: Tensor | None,
+    memory: Tensor | tuple[Tensor, Tensor] | None,
     name: str,
     record: dict[str, Array] | None,
     **options: Any,
