@@ -28,13 +28,13 @@ from minitx.ops import (
     tanh,
     where,
 )
-from minitx.settings import enable_grad, no_grad, reference
+from minitx.settings import enable_grad, no_grad, reference, set_threads
 from minitx.tensor import Array, Tensor
 from minitx.tracing import detect_anomaly, graph, trace
 
 __version__ = "0.1.0"
 __all__ = [
-    "Tensor", "op", "composite", "no_grad", "enable_grad", "reference",
+    "Tensor", "op", "composite", "no_grad", "enable_grad", "reference", "set_threads",
     "trace", "graph", "detect_anomaly",
     "gradcheck", "gradcheck_model", "GradientError", "Array", "Forward",
     "ops", "exp", "log", "sqrt", "tanh", "relu", "gelu", "silu", "where", "concatenate", "stack", "matmul", "einsum",

@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from minitx.kernels import say
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -112,3 +114,19 @@ enable_grad = _Switch("enable_grad", "The opposite of `no_grad`, for use inside 
 def reference() -> changed:
     """Inside, every op runs its NumPy definition, even where a kernel exists."""
     return changed(kernels=False)
+
+
+def set_threads(n: int) -> None:
+    """Let kernels use n threads from now on (MINITX_NUM_THREADS=n: from the start); results do not change by a bit.
+
+    Raises ValueError for fewer than one or more than there are cores. Without numba there are no kernels, and NumPy
+    has threads of its own: OPENBLAS_NUM_THREADS.
+    """
+    try:
+        from minitx.kernels import parallel
+    except ModuleNotFoundError as error:
+        if error.name not in ("numba", "llvmlite"):
+            raise
+        say.once("set_threads is for the kernels, which need numba, and it is not installed")
+        return
+    parallel.set_threads(n)

@@ -254,3 +254,15 @@ def test_one_manager_in_two_threads():
     leave.set()
     thread.join()
     assert seen == [(True, False)]
+
+
+def test_threads_are_set_from_the_front_door():
+    parallel = pytest.importorskip("minitx.kernels.parallel", reason="numba is not installed")
+    before = parallel.get_threads()
+    try:
+        minitx.set_threads(1)
+        assert parallel.get_threads() == 1
+        with pytest.raises(ValueError, match="between 1 and"):
+            minitx.set_threads(0)
+    finally:
+        minitx.set_threads(before)

@@ -52,6 +52,13 @@ ROWS = 8 if BITS != 256 else 6  # AVX-512 has 32 registers: 16 + 2 + what is cop
 BYTES = (BITS or 512) // 8  # one vector
 
 
+def everywhere(builder: Any, x: Any, lanes: int) -> Any:
+    """One number in all lanes of a vector."""
+    undefined = ir.Constant(ir.VectorType(x.type, lanes), ir.Undefined)
+    one = builder.insert_element(undefined, x, i32(0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(i32, lanes), [0] * lanes))
+
+
 @intrinsic
 def tile(
     typingctx: Any, like: Any, k: Any, a: Any, a_row: Any, a_step: Any, b: Any, b_step: Any,
@@ -91,11 +98,6 @@ def _tile_code(vectors: int) -> Any:
         def vector_at(base: Any, j: int) -> Any:
             return builder.bitcast(builder.gep(base, [i64(j * lanes)]), vector.as_pointer())
 
-        def copied(x: Any) -> Any:  # one number in all lanes
-            undefined = ir.Constant(vector, ir.Undefined)
-            one = builder.insert_element(undefined, x, i32(0))
-            return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(i32, lanes), [0] * lanes))
-
         a, b, start, c = (builder.inttoptr(x, scalar.as_pointer()) for x in (a, b, start, c))
         # A tile with fewer rows reads its last row again instead of what lies behind it, and stores nothing of that.
         last = builder.sub(rows, i64(1))
@@ -114,7 +116,7 @@ def _tile_code(vectors: int) -> Any:
         bs = [builder.load(vector_at(b_row, j), align=size) for j in range(vectors)]
         new = []
         for r in range(ROWS):
-            x = copied(builder.load(element(a_rows[r], a_offset)))
+            x = everywhere(builder, builder.load(element(a_rows[r], a_offset)), lanes)
             new.append([builder.call(fma, [x, bs[j], acc[r][j]]) for j in range(vectors)])
         p_next = builder.add(p, i64(1))
         builder.cbranch(builder.icmp_signed("<", p_next, k), loop, after)
@@ -200,15 +202,13 @@ def part(typingctx: Any, like: Any, source: Any, n: Any, target: Any, m: Any) ->
         places = ir.Constant(ir.VectorType(i64, lanes), list(range(lanes)))
 
         def first(count: Any) -> Any:  # True for the first `count` lanes
-            undefined = ir.Constant(ir.VectorType(i64, lanes), ir.Undefined)
-            one = builder.insert_element(undefined, count, i32(0))
-            zeros = ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)
-            return builder.icmp_signed("<", places, builder.shuffle_vector(one, undefined, zeros))
+            return builder.icmp_signed("<", places, everywhere(builder, count, lanes))
 
         at, void = vector.as_pointer(), ir.VoidType()
         kind = f"v{lanes}f{size * 8}.p0v{lanes}f{size * 8}"
-        loads, stores = ir.FunctionType(vector, [at, i32, flags, vector]), ir.FunctionType(void, [vector, at, i32, flags])
+        loads = ir.FunctionType(vector, [at, i32, flags, vector])
         load = insert_function(builder.module, loads, f"llvm.masked.load.{kind}")
+        stores = ir.FunctionType(void, [vector, at, i32, flags])
         store = insert_function(builder.module, stores, f"llvm.masked.store.{kind}")
         x = builder.call(load, [builder.inttoptr(source, at), i32(size), first(n), ir.Constant(vector, None)])
         builder.call(store, [x, builder.inttoptr(target, at), i32(size), first(m)])

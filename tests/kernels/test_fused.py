@@ -2,6 +2,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("numba", reason="numba is not installed")
+
 from minitx import Tensor, ops, reference
 from minitx.kernels.parallel import get_threads, set_threads
 
