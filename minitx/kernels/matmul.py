@@ -22,6 +22,7 @@ of a product has the same bits alone as among others.
 # mypy: allow-untyped-defs, no-check-untyped-defs
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from minitx.kernels.memory import NONE, PER_THREAD, memory_for
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import address, elements, pointer, size_of, where
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
-from minitx.kernels.tile import BYTES, ROWS, VECTORS, tile, transpose
+from minitx.kernels.tile import BITS, BYTES, ROWS, VECTORS, tile, transpose
 
 Array = np.ndarray[Any, Any]
 
@@ -302,3 +303,62 @@ def product(
         nothing if slope is None else slope, c, memory_for(dtype, threads), threads,
     )  # fmt: skip
     return c
+
+
+# ---------------------------------------------------------------------- the op
+
+
+@kernel(
+    *for_dtypes(
+        lambda T: void(int64, strided(T, 3), strided(T, 3), array(T, 3, writes=True), array(T, 2, writes=True), int64)
+    )
+)
+def batch_kernel(worker, a, b, c, memory, threads):
+    none, nothing = memory[0, :0], memory[:0]
+    for i in range(len(c)):
+        multiply(worker, a[i], b[i], none, NOTHING, nothing, nothing, none, c[i], memory, threads)
+
+
+def batched(a: Array, b: Array) -> Array:
+    """A B for every A and B of two stacks, (..., m, k) (..., k, n), whose axes in front broadcast."""
+    (m, k), n, dtype = a.shape[-2:], b.shape[-1], a.dtype
+    front = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    c = np.empty((*front, m, n), dtype)
+    stacks = [np.broadcast_to(x, (*front, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b)]
+    threads = threads_for(0.02 * m * n * k)
+    batch_kernel[dtype](product_block[dtype], *stacks, c.reshape(-1, m, n), memory_for(dtype, threads), threads)
+    return c
+
+
+def matmul(x: Array, y: Array) -> tuple[Array, Callable[..., Any]]:
+    """z = x y: contract and mathematics are in ops/matmul.py. Vectors are left to the definition."""
+    fine = BITS and x.ndim >= 2 and y.ndim >= 2 and x.dtype in NONE and x.dtype == y.dtype and x.size and y.size
+    if not fine or x.shape[-1] != y.shape[-2] or not _broadcast(x.shape[:-2], y.shape[:-2]):
+        return NotImplemented  # type: ignore[no-any-return]
+    shared = y.ndim == 2  # one y for the whole stack: rows are rows
+    z = product(_rows(x), y).reshape(*x.shape[:-1], y.shape[1]) if shared else batched(x, y)
+
+    def backward(dz: Array, need: Any) -> tuple[Array | None, Array | None]:
+        dx = dy = None
+        if shared:
+            dz_rows = _rows(dz)
+            dx = product(dz_rows, y.T).reshape(x.shape) if need.x else None
+            dy = product(_rows(x).T, dz_rows) if need.y else None
+        else:
+            dx = batched(dz, y.swapaxes(-1, -2)) if need.x else None
+            dy = batched(x.swapaxes(-1, -2), dz) if need.y else None
+        return dx, dy
+
+    return z, backward
+
+
+def _rows(x: Array) -> Array:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> bool:
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return False
+    return True

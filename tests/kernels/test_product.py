@@ -1,4 +1,6 @@
 """The matrix product on the register tile: right, and the same bits whatever else is computed."""
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from equal import close, on_threads, tolerance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minitx import Tensor, ops, reference
 from minitx.kernels import matmul
 from minitx.kernels.matmul import DEPTH, TIMES, product
 
@@ -108,3 +111,45 @@ def test_empty_is_refused():
     with pytest.raises(ValueError, match="nothing to multiply"):
         product(np.zeros((3, 0)), np.zeros((0, 5)))
     assert matmul.DEPTH == DEPTH
+
+
+STACKS = [
+    ((7, 5), (5, 3)), ((2, 3, 7, 5), (5, 3)), ((11, 7, 5), (11, 5, 3)), ((2, 1, 7, 65), (3, 65, 33)),
+    ((70, 300), (3, 300, 37)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shapes", STACKS, ids=str)
+@DTYPES
+def test_stacks_equal_the_definition(shapes, dtype):
+    """The op, over its kernel: stacks, broadcast in front, and the gradients."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(s).astype(dtype) for s in shapes)
+    dz = rng.standard_normal((x @ y).shape)
+    found = []
+    for dt, switch in ((dtype, contextlib.nullcontext()), (np.float64, reference())):
+        a, b = (Tensor(v.astype(dt), requires_grad=True) for v in (x, y))
+        with switch:
+            z = ops.matmul(a, b)
+            z.backward(dz.astype(dt))
+        found.append((z.numpy(), a.grad, b.grad))
+    for got, expected in zip(*found, strict=True):
+        assert got.dtype == dtype
+        assert got.shape == expected.shape
+        assert np.abs(got - expected).max() <= tolerance(dtype, 300) * np.abs(expected).max() * 4
+
+
+def test_the_kernel_reads_turned_and_sliced_stacks():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((4, 9, 6)), rng.standard_normal((4, 10, 9))
+    got = matmul.matmul(x.swapaxes(1, 2)[::-1], y.swapaxes(1, 2)[::-1, ::1, ::2])[0]
+    np.testing.assert_allclose(got, x.swapaxes(1, 2)[::-1] @ y.swapaxes(1, 2)[::-1, :, ::2], rtol=1e-12, atol=1e-12)
+
+
+LEFT = [((5,), (5, 3)), ((7, 5), (5,)), ((7, 5), (4, 3)), ((2, 7, 5), (3, 5, 3)), ((0, 5), (5, 3))]
+
+
+@pytest.mark.parametrize("shapes", LEFT, ids=str)
+def test_what_the_op_leaves_to_its_definition(shapes):
+    x, y = (np.ones(s) for s in shapes)
+    assert matmul.matmul(x, y) is NotImplemented
