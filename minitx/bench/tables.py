@@ -1,10 +1,10 @@
-"""What `minitx bench train`, `attention` and `matmul` print."""
+"""What `minitx bench train`, `attention`, `matmul` and `growth` print."""
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from minitx.bench import attention, matmul, train
+from minitx.bench import attention, growth, matmul, train
 from minitx.bench.sides import ratios
 from minitx.bench.timing import Timing
 
@@ -50,6 +50,17 @@ def multiplying(threads: int, seconds: float) -> list[dict[str, Any]]:
     for what, gelu in (("products: ", False), ("with bias and GELU: ", True)):
         mean(what, (row.ratio for row in found if row.case.gelu == gelu))
     return [row.to_dict() for row in found]
+
+
+def growing(threads: int, seconds: float) -> list[dict[str, Any]]:
+    """The time a token takes in training, beside the arithmetic that it takes."""
+    print("training step of a decoder, a token: nanoseconds, FLOPs, and what they make; float32")
+    found = []
+    for row in growth.rows(threads, seconds):
+        found.append(row)
+        print(f"{row.series}   {row.size!s:46s} {row.nanoseconds:9,.0f} ns   {row.flops:12,.0f} FLOPs   "
+              f"{row.flops / row.nanoseconds:6.1f} GFLOP/s", flush=True)  # fmt: skip
+    return [{"series": r.series, "size": r.size._asdict(), "step": r.step._asdict(), "flops": r.flops} for r in found]
 
 
 def side_by_side(what: str, ours: Timing, theirs: Timing | None, flops: int, name: str = "torch") -> str:

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from minitx.bench import attention, matmul, matmul_minitx, matmul_numpy, side_minitx
+from minitx.bench import attention, growth, matmul, matmul_minitx, matmul_numpy, side_minitx
 from minitx.bench.models import Size, batch
 from minitx.bench.overhead import gradient_of_a_chain, overhead_lines, overheads
 from minitx.bench.timing import summary
@@ -100,6 +100,14 @@ def test_products_on_both_sides():
         np.testing.assert_allclose(*results, atol=1e-5)
     (row,) = matmul.rows(1, 0.001, cases[:1])
     assert row.ratio > 0
+
+
+def test_growth_counts_a_token():
+    row = growth.Row("length T", SMALL, summary([0.001]))
+    assert row.nanoseconds == 1e6 / 10
+    assert row.flops == SMALL.flops() / 10
+    for series in growth.SERIES.values():
+        assert len(set(series)) == len(series)
 
 
 def test_overheads_and_chain():
