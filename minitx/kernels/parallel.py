@@ -34,7 +34,7 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, prange, types
 
-from minitx.kernels.compile import HELPER, inline, intrinsic
+from minitx.kernels.compile import HELPER, inline, intrinsic, sleeping_threads
 from minitx.kernels.pointer import address, elements, i64
 from minitx.kernels.say import once
 
@@ -85,18 +85,8 @@ WORTH = 40_000  # below this the other threads are hardly awake before the work 
 
 
 def _start() -> None:
-    """Start the pool, with threads that sleep while they wait.
-
-    By default GNU OpenMP's spin: about 10 µs less for a loop on an idle machine, but on a busy one they hold the core
-    that the thread they wait for needs (measured: a training step of 80 ms took 4 s). Who sets OMP_WAIT_POLICY decides.
-    """
-    given = os.environ.get("OMP_WAIT_POLICY")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    try:
-        numba.get_num_threads()  # loads the pool, which reads the environment now
-    finally:
-        if given is None:
-            del os.environ["OMP_WAIT_POLICY"]
+    with sleeping_threads():
+        numba.get_num_threads()  # loads the pool, unless a kernel with a parallel loop has been compiled or loaded
     _Pool.started = True
 
 

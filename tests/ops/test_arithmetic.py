@@ -89,6 +89,12 @@ def test_pitfall_02_an_operand_that_occurs_twice():
         np.testing.assert_array_equal(x.grad, right)
 
 
+def test_pitfall_06_one_row_added_to_ten_thousand():
+    row = Tensor(np.zeros(3), requires_grad=True)
+    (np.ones((10_000, 3)) + row).backward(np.ones((10_000, 3)))
+    np.testing.assert_array_equal(row.grad, [10_000] * 3)
+
+
 def test_pitfall_14_every_consumer_comes_first():
     x = Tensor(1.0, requires_grad=True)
     (x * (x * 1) + x * (x * 1) + (x * x) * 1).backward()

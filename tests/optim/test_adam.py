@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from minitx import Tensor
+from minitx import Tensor, nn
 from minitx.models.config import TransformerConfig
 from minitx.models.transformer import Transformer
+from minitx.ops import embedding
 from minitx.optim import Adam, AdamW
 
 
@@ -129,6 +130,18 @@ def test_a_module_says_what_is_decayed():
     for name, p in model.named_parameters():
         matrix = name.endswith("weight") and name.split(".")[-2] in ("query", "key", "value", "out", "up", "down")
         np.testing.assert_allclose(p.numpy(), before[name] * (0.95 if matrix else 1.0), rtol=1e-6, err_msg=name)
+
+
+def test_pitfall_24_decay_of_a_padding_row():
+    """Its gradient is 0, and it stays as it is: tables are not decayed. A bare Tensor is, the padding row with it."""
+    layer = nn.Embedding(3, 2, padding_idx=0, rng=np.random.default_rng(0))
+    layer.weight.data = np.ones((3, 2), np.float32)
+    bare = leaf(np.ones((3, 2)))
+    for table, kept in ((layer.weight, 1.0), (bare, 0.99)):
+        embedding([0, 0, 2], table, padding_idx=0).sum().backward()
+        AdamW(layer if table is layer.weight else [bare], lr=0.1, weight_decay=0.1).step()
+        np.testing.assert_allclose(table.numpy()[:2], kept, rtol=1e-6)  # row 1 was not read either
+        assert (table.numpy()[2] < 0.95).all()
 
 
 @pytest.mark.parametrize("options", [{"betas": (0.9, 1.0)}, {"betas": (0.9,)}, {"betas": (-0.1, 0.9)}, {"eps": 0.0}])
