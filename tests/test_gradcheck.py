@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from wrong_gradients import B, W, X, affine, failure, wrong
 
 import minitx
 from minitx import Tensor, nn, op, ops
@@ -10,29 +11,7 @@ from minitx.checking.cotangent import cotangent, norm
 from minitx.gradcheck import STEP, GradientError, gradcheck
 from minitx.ops import dropout, layer_norm, softmax
 
-rng = np.random.default_rng(7)
-X, W, B = rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5)
-
-
-@op
-def affine(x, w, b):
-    return x * w + b, lambda dy: (dy * w, (dy * x).sum(0), dy.sum(0))
-
-
-def wrong(*gradients):
-    """affine with another backward: gradients(dy, x, w, b) for each input, None for the right one."""
-
-    def rule(x, w, b):
-        right = (lambda dy: dy * w, lambda dy: (dy * x).sum(0), lambda dy: dy.sum(0))
-        return x * w + b, lambda dy: tuple(r(dy) if g is None else g(dy, x, w, b) for g, r in zip(gradients, right))
-
-    return affine.using(rule)
-
-
-def failure(f, *inputs, **options):
-    with pytest.raises(GradientError) as caught:
-        gradcheck(f, *inputs, **options)
-    return caught.value
+rng = np.random.default_rng(8)
 
 
 # ---------------------------------------------------------------------- what is right passes
@@ -355,6 +334,17 @@ def test_refuses_nothing_to_check():
         gradcheck(lambda x: x.data, X)
     with pytest.raises(ValueError, match="one name for each of the 3 inputs, not 2"):
         gradcheck(affine, X, W, B, names=["x", "w"])
+
+
+@pytest.mark.parametrize(
+    ("gradients", "came"), [(lambda dy, w: dy * w, "1 gradient"), (lambda dy, w: (dy * w, w), "2 gradients")]
+)
+def test_refuses_too_few_gradients(gradients, came):
+    """(That one of them is 0 would be the wrong thing to say.)"""
+    with affine.using(lambda x, w, b: (x * w + b, lambda dy: gradients(dy, w))):
+        with pytest.raises(TypeError, match=rf"of affine returned {came} for 3 inputs \(x, w, b\): return a tuple"):
+            gradcheck(affine, X, W, B)
+        gradcheck(affine, X, W, B, wrt="x")
 
 
 def test_refuses_a_gradient_in_float32():

@@ -79,8 +79,14 @@ def _rule(f: Op, call: Any, x: dict[str, Array], wanted: list[str], slot: dict[s
         again = pullback(tuple(dy) if isinstance(y, tuple) else dy[0])
         if not all(a is None or np.array_equal(a, b, equal_nan=True) for a, b in zip(grads, again)):
             raise ValueError(f"backward of {f.name} answers differently the second time: it changes what it saved")
-        out = [grads[slot[n]] if slot[n] < len(grads) else None for n in wanted]
-        return [_fitted(f, g, x[n].shape) for n, g in zip(wanted, out)]
+        if any(slot[n] >= len(grads) for n in wanted):
+            names = [n for n in slot if slot[n] >= 0]
+            came = f"{len(grads)} gradient{'s' if len(grads) != 1 else ''}"
+            raise TypeError(
+                f"backward of {f.name} returned {came} for {len(names)} inputs ({', '.join(names)}): return a tuple, "
+                "one for each, in this order"
+            )
+        return [_fitted(f, grads[slot[n]], x[n].shape) for n in wanted]
 
     return value, pull
 

@@ -1,7 +1,8 @@
 """The command line: `minitx COMMAND ...`, one thin file a command, imported when it is called.
 
-Status: 0 done; 2 something the user can put right, in one line on stderr (with MINITX_TRACEBACK=1 as Python shows it);
-130 stopped by Ctrl-C, whether the run was saved (after the first) or not (after the second).
+Status: 0 done; 1 a check failed, or an audit found a leak; 2 something the user can put right, in one line on stderr
+(with MINITX_TRACEBACK=1 as Python shows it); 130 stopped by Ctrl-C, whether the run was saved (after the first) or not
+(after the second).
 """
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ COMMANDS = {
     "generate": "ask a trained model",
     "card": "what a model is made of, and what it costs: a preset, a trained model, or two side by side",
     "trace": "follow the numbers through a model, op by op",
-    "bench": "time a training step (beside PyTorch's), the engine's overhead, the import",
+    "check": "every op, layer, block and model beside its witnesses: differences, smaller ops, kernel, PyTorch",
+    "audit": "does anything leak that must not: the future, padding, another sample, the answer",
+    "learn": "the course of exercises: write each backward pass yourself, and hear what is wrong with it",
+    "bench": "time training and generation (beside PyTorch's), the engine's overhead, the import",
 }
 
 

@@ -21,12 +21,12 @@ def choice(rng: Rng, k: int) -> Array:
     return np.argsort(rng.random((N, E)), axis=1)[:, :k]
 
 
-def one_hot(chosen: Array) -> Array:
-    return np.eye(E)[chosen]  # (N, k, E)
+def one_hot(chosen: Array, scores: Any) -> Array:
+    return np.eye(scores.shape[1])[chosen]  # (N, k, E)
 
 
 def expert_weights(scores: Tensor, chosen: Array) -> Tensor:
-    p = ops.einsum("ne,nke->nk", ops.softmax(scores), one_hot(chosen))
+    p = ops.einsum("ne,nke->nk", ops.softmax(scores), one_hot(chosen, scores))
     return p if chosen.shape[1] == 1 else p / p.sum(1, keepdims=True)
 
 
@@ -36,14 +36,14 @@ def torch_expert_weights(torch: Any, scores: Any, chosen: Array) -> Any:
 
 
 def balance_loss(scores: Tensor, chosen: Array) -> Tensor:
-    f = one_hot(chosen).mean((0, 1))  # (E,)
-    L: Tensor = (ops.softmax(scores).mean(0) * f).sum() * E
+    f = one_hot(chosen, scores).mean((0, 1))  # (E,)
+    L: Tensor = (ops.softmax(scores).mean(0) * f).sum() * len(f)
     return L
 
 
 def torch_balance_loss(torch: Any, scores: Any, chosen: Array) -> Any:
-    f = torch.nn.functional.one_hot(torch.tensor(chosen), E).to(scores.dtype).mean((0, 1))
-    return E * (torch.softmax(scores, -1).mean(0) * f).sum()
+    f = torch.nn.functional.one_hot(torch.tensor(chosen), scores.shape[1]).to(scores.dtype).mean((0, 1))
+    return len(f) * (torch.softmax(scores, -1).mean(0) * f).sum()
 
 
 def router_z_loss(scores: Tensor) -> Tensor:

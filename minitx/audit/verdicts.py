@@ -1,4 +1,4 @@
-"""What speaks for or against an implementation: differences, exact values at corners, smaller ops; and the usual check.
+"""Does an implementation of an op pass? By differences, exact values at corners, smaller ops; and the usual check.
 
 The differences of a case are computed once: a mutant changes the backward pass, never the forward pass.
 """
@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from minitx.audit.cases import CASES, Case
+from minitx.audit.case import Case
+from minitx.audit.cases import CASES
+from minitx.audit.corners import CORNERS
 from minitx.checking.subject import Subject, subject
 from minitx.gradcheck import STEP, Projection, differences, entry
-from minitx.op import Op
+from minitx.op import Array, Op
 from minitx.tensor import Tensor
 
 Rule = Callable[..., Any]
@@ -25,8 +27,8 @@ class Trial:
     """A case, a cotangent, and the gradients that differences give."""
 
     subject: Subject
-    dy: list[np.ndarray]
-    right: list[np.ndarray]
+    dy: list[Array]
+    right: list[Array]
     least: float
 
     def passes(self, relative: float, absolute: float | None = None) -> bool:
@@ -120,31 +122,3 @@ def _right(op: Op, args: Any, options: Any, dy: Any, right: Any) -> bool:
     value, pullback = op.rule(*args, **options)
     grads = [np.asarray(g) for g in pullback(np.broadcast_to(np.float64(dy), value.shape)) if g is not None]
     return all(np.allclose(a, b, rtol=1e-12, atol=1e-12) for a, b in zip(grads, right, strict=True))
-
-
-INF = np.inf
-LOG2, LOG3 = float(np.log(2)), float(np.log(3))
-
-# Where differences cannot judge: ties, kinks, infinities, both ends. (op, arguments, options, dy, the gradients)
-CORNERS: list[tuple[str, Any, Any, Any, Any]] = [
-    ("abs", ([-2, 0, 3],), {}, 7, [[-7, 0, 7]]),
-    ("relu", ([-2, 0, 3],), {}, 7, [[0, 0, 7]]),
-    ("clip", ([-3, -2, 0, 1, 3], -2, 1), {}, 7, [[0, 7, 7, 7, 0]]),
-    ("maximum", ([1, 2, 3], [1, 3, 2]), {}, 6, [[3, 0, 6], [3, 6, 0]]),
-    ("minimum", ([1, 2, 3], [1, 3, 2]), {}, 6, [[3, 6, 0], [3, 0, 6]]),
-    ("max", ([1, 3, 3, 0],), {}, 6, [[0, 3, 3, 0]]),
-    ("min", ([1, 0, 3, 0],), {}, 6, [[0, 3, 0, 3]]),
-    ("max", ([[1, np.nan], [3, 2]], 1), {}, [6, 5], [[[0, 0], [5, 0]]]),
-    ("min", ([[1, np.nan], [3, 2]], 1), {}, [6, 5], [[[0, 0], [0, 5]]]),
-    ("power", ([0, 0, 2, 3], [0, 2, 0, 2]), {}, 1, [[0, 0, 0, 6], [0, 0, LOG2, 9 * LOG3]]),
-    ("erf", ([-1e200, 1e200],), {}, 1, [[0, 0]]),
-    ("logsumexp", ([[-INF, -INF], [0, -INF]], 1), {}, [6, 5], [[[0, 0], [5, 0]]]),
-    ("softmax", ([[-INF, -INF], [0, -INF]],), {}, [[3, 1], [3, 1]], [[[0, 0], [0, 0]]]),
-    ("log_softmax", ([[-INF, -INF], [0, LOG3]],), {}, [[3, 1], [3, 1]], [[[0, 0], [2, -2]]]),
-    ("embedding", (np.array([0, 0, 2]), [[1, 2], [3, 4], [5, 6]]), {"padding_idx": 0}, 1, [[[0, 0], [0, 0], [1, 1]]]),
-    (  # a bias with one number for all keys of a query shifts its scores, and changes nothing
-        "tiled_attention", ([[[[0], [0]], [[0], [0]]]], [[[[0], [0]]]], [[[[1], [3]]]]),
-        {"bias": np.array([[[[0.5], [-1.0]], [[2.0], [0.0]]]]), "block_k": 1}, 1,
-        [np.zeros((1, 2, 2, 1)), np.zeros((1, 1, 2, 1)), [[[[2], [2]]]], np.zeros((1, 2, 2, 1))],
-    ),
-]

@@ -1,10 +1,10 @@
-"""Faults that people make, by name, each written out as an implementation that some witness has to reject.
+"""Faults that people make, by name: wrong backward passes, each of which some witness has to reject.
 
-Most change only the backward pass of a definition; those at the end change the forward pass as well, with a backward
-that fits it: no gradient check can see these, a composition of smaller ops does.
+(Wrong forward passes: forward_faults.py.)
 """
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from minitx import masks, ops
+from minitx import ops
 from minitx.op import Op, _takes_need
+from minitx.ops.position_bias import relative_buckets
 
 DIFFERENCES, CORNERS, SMALLER_OPS = "differences", "corners", "smaller ops"
 
@@ -48,6 +49,19 @@ def altered(op: Op, change: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
+def otherwise(op: Op, **changes: Any) -> Callable[..., Any]:
+    """The definition at other arguments: each change is a value, or a function of the argument."""
+
+    def rule(*args: Any, **options: Any) -> Any:
+        given = op.signature.bind(*args, **options)
+        given.apply_defaults()
+        for name, change in changes.items():
+            given.arguments[name] = change(given.arguments[name]) if inspect.isfunction(change) else change
+        return backward_of(op, *given.args, **given.kwargs)
+
+    return rule
+
+
 FAULTS: list[Fault] = []
 
 
@@ -59,6 +73,37 @@ def fault(name: str, op: Op, witness: str = DIFFERENCES) -> Callable[[Callable[.
         return change
 
     return add
+
+
+def backward_at(name: str, op: Op, witness: str = DIFFERENCES, **changes: Any) -> None:
+    """The right value, with the backward pass that belongs to other arguments."""
+    elsewhere = otherwise(op, **changes)
+
+    def change(grads: Any, dy: Any, y: Any, *args: Any, **options: Any) -> Any:
+        return elsewhere(*args, **options)[1](dy)
+
+    fault(name, op, witness)(change)
+
+
+def other_form(approximate: str) -> str:
+    """Of GELU."""
+    return "none" if approximate == "tanh" else "tanh"
+
+
+# ---------------------------------------------------------------------- the backward pass of other arguments
+
+backward_at("gelu: the derivative of the other form", ops.gelu, approximate=other_form)
+backward_at("embedding: the padding row gets a gradient", ops.embedding, CORNERS, padding_idx=None)
+backward_at("attention: the mask forgotten in the backward", ops.attention, mask=None)
+backward_at("attention: the cap's derivative forgotten", ops.attention, softcap=lambda cap: cap and 1e9)
+backward_at("attention: dropout's factors forgotten in the backward", ops.attention, dropout=0.0)
+backward_at("cross_entropy: smoothing forgotten in the backward", ops.cross_entropy, label_smoothing=0.0)
+backward_at("rms_norm: 1 + w forward, w backward", ops.rms_norm, offset=0.0)
+backward_at("tiled_attention: the scores made again without the cap", ops.tiled_attention, softcap=None)
+backward_at(
+    "tiled_attention: other weights dropped in the backward", ops.tiled_attention,
+    rng=lambda rng: np.random.default_rng(0),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------------- softmax
@@ -124,11 +169,6 @@ def _(grads: Any, dy: Any, y: Any, x: Any, weight: Any = None, bias: Any = None,
 # ---------------------------------------------------------------------- elementwise
 
 
-@fault("gelu: the derivative of the other form", ops.gelu)
-def _(dx: Any, dy: Any, y: Any, x: Any, approximate: str = "none") -> Any:
-    return backward_of(ops.gelu, x, "none" if approximate == "tanh" else "tanh")[1](dy)
-
-
 @fault("gelu: Φ(x) without x φ(x)", ops.gelu)
 def _(dx: Any, dy: Any, y: Any, x: Any, approximate: str = "none") -> Any:
     return dy * y / x
@@ -170,11 +210,6 @@ def _(dweight: Any, dy: Any, y: Any, ids: Any, weight: Any, padding_idx: Any = N
     return d
 
 
-@fault("embedding: the padding row gets a gradient", ops.embedding, CORNERS)
-def _(dweight: Any, dy: Any, y: Any, ids: Any, weight: Any, padding_idx: Any = None) -> Any:
-    return backward_of(ops.embedding, ids, weight)[1](dy)
-
-
 @fault("getitem: repeats are assigned, not added", ops.getitem)
 def _(dx: Any, dy: Any, y: Any, x: Any, index: Any) -> Any:
     d = np.zeros_like(x)
@@ -209,21 +244,6 @@ def _(grads: Any, do: Any, o: Any, q: Any, k: Any, v: Any, *, scale: float | Non
     return grads[0] / scale, grads[1] / scale, *grads[2:]
 
 
-@fault("attention: the mask forgotten in the backward", ops.attention)
-def _(grads: Any, do: Any, o: Any, q: Any, k: Any, v: Any, *, mask: Any = None, **options: Any) -> Any:
-    return backward_of(ops.attention, q, k, v, **options)[1](do)
-
-
-@fault("attention: the cap's derivative forgotten", ops.attention)
-def _(grads: Any, do: Any, o: Any, q: Any, k: Any, v: Any, *, softcap: float | None = None, **options: Any) -> Any:
-    return grads if softcap is None else backward_of(ops.attention, q, k, v, softcap=1e9, **options)[1](do)
-
-
-@fault("attention: dropout's factors forgotten in the backward", ops.attention)
-def _(grads: Any, do: Any, o: Any, q: Any, k: Any, v: Any, *, dropout: float = 0.0, **options: Any) -> Any:
-    return backward_of(ops.attention, q, k, v, **options)[1](do)
-
-
 @fault("attention: dbias of one batch row only", ops.attention)
 def _(grads: Any, do: Any, o: Any, q: Any, k: Any, v: Any, *, bias: Any = None, **options: Any) -> Any:
     if bias is None or (bias.ndim == 4 and len(bias) > 1):
@@ -246,77 +266,43 @@ def _(dx: Any, dy: Any, y: Any, logits: Any, targets: Any, *, ignore_index: int 
     return np.where((targets == ignore_index)[..., None], p * np.mean(dy) / targets.size, dx)
 
 
-@fault("cross_entropy: smoothing forgotten in the backward", ops.cross_entropy)
-def _(dx: Any, dy: Any, y: Any, logits: Any, targets: Any, *, label_smoothing: float = 0.0, **options: Any) -> Any:
-    return backward_of(ops.cross_entropy, logits, targets, **options)[1](dy)
-
-
 @fault("mse: without the 2", ops.mse)
 def _(grads: Any, dy: Any, loss: Any, x: Any, y: Any, reduction: str = "mean") -> Any:
     return grads[0] / 2, grads[1] / 2
 
 
-# ---------------------------------------------------------------------- wrong forward passes
+# ---------------------------------------------------------------------- positions, gates, linear attention
 
 
-def whole(name: str, op: Op, rule: Callable[..., Any]) -> None:
-    FAULTS.append(Fault(name, op, rule, SMALLER_OPS))
+@fault("rotary: turned forward once more on the way back", ops.rotary)
+def _(dx: Any, dy: Any, y: Any, x: Any, positions: Any, **options: Any) -> Any:
+    return backward_of(ops.rotary, dy, positions, **options)[0]
 
 
-def other_key_head(q: Any, k: Any, v: Any, **options: Any) -> Any:
-    """Query head i reads key head i % H_kv: what np.tile gives, or repeating in the wrong order."""
-    H, H_kv = q.shape[1], k.shape[1]
-    order = np.arange(H).reshape(H // H_kv, H_kv).T.ravel()
-    bias = options.pop("bias", None)
-    bias = bias[:, order] if bias is not None and bias.ndim == 4 and bias.shape[1] > 1 else bias
-    o, backward = backward_of(ops.attention, q[:, order], k, v, bias=bias, **options)
-    back = np.argsort(order)
-
-    def undo(do: Any) -> Any:
-        dq, dk, dv, dbias = backward(do[:, order])
-        return dq[:, back], dk, dv, dbias if dbias is None or dbias.ndim < 4 else dbias[:, back]
-
-    return o[:, back], undo
+@fault("rotary: what does not turn gets no gradient", ops.rotary)
+def _(dx: Any, dy: Any, y: Any, x: Any, positions: Any, *, rotary_dim: Any = None, **options: Any) -> Any:
+    return np.where(np.arange(x.shape[3]) < (rotary_dim or x.shape[3]), dx, 0)
 
 
-def upper_left(q: Any, k: Any, v: Any, *, query_offset: Any = None, **options: Any) -> Any:
-    return backward_of(ops.attention, q, k, v, query_offset=0 if query_offset is None else query_offset, **options)
+@fault("rms_norm: the root mean square treated as a constant", ops.rms_norm)
+def _(grads: Any, dy: Any, y: Any, x: Any, weight: Any = None, eps: float = 1e-6, *, offset: float = 0.0) -> Any:
+    dxhat = dy if weight is None else dy * (offset + weight)
+    return dxhat / np.sqrt((x * x).mean(-1, keepdims=True) + eps), *grads[1:]
 
 
-def opposite(q: Any, k: Any, v: Any, *, mask: Any = None, **options: Any) -> Any:
-    (B, H, T, _), S = q.shape, k.shape[2]
-    allowed = masks.allowed(mask, B, H, T, S, options.get("query_offset"))
-    return backward_of(ops.attention, q, k, v, mask=None if allowed is None else ~allowed, **options)
+@fault("relative_bias: dW[bucket] += dy keeps one of several", ops.relative_bias)
+def _(dweight: Any, dy: Any, y: Any, relative: Any, weight: Any, **options: Any) -> Any:
+    d = np.zeros_like(weight)
+    bucket = relative_buckets(relative, len(weight), **options).reshape(-1, *relative.shape[-2:])
+    d[bucket] += np.moveaxis(dy, 1, -1)
+    return d
 
 
-def no_mask(q: Any, k: Any, v: Any, *, mask: Any = None, **options: Any) -> Any:
-    return backward_of(ops.attention, q, k, v, **options)
+@fault("swiglu: the slope of σ alone", ops.swiglu)
+def _(grads: Any, dy: Any, y: Any, gate: Any, up: Any) -> Any:
+    return dy * up / (1 + np.exp(-gate)), grads[1]
 
 
-def no_scale(q: Any, k: Any, v: Any, *, scale: Any = None, **options: Any) -> Any:
-    return backward_of(ops.attention, q, k, v, scale=1.0, **options)
-
-
-def unbiased(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    narrower = math.sqrt((x.shape[-1] - 1) / x.shape[-1])  # σ² (n - 1) / n, so that with 1 / √ it comes out
-    y, backward = backward_of(ops.layer_norm, x, weight, bias, eps)
-    centred = y if bias is None else y - bias
-
-    def scaled(dy: Any) -> Any:
-        dx, dweight, dbias = backward(dy)
-        return dx * narrower, dweight * narrower, dbias
-
-    return centred * narrower + (0 if bias is None else bias), scaled
-
-
-def other_gelu(x: Any, approximate: str = "none") -> Any:
-    return backward_of(ops.gelu, x, "none" if approximate == "tanh" else "tanh")
-
-
-whole("attention: query head i on key head i % H_kv", ops.attention, other_key_head)
-whole("attention: causal aligned at the first key", ops.attention, upper_left)
-whole("attention: True means hidden", ops.attention, opposite)
-whole("attention: the mask forgotten", ops.attention, no_mask)
-whole("attention: the scale forgotten", ops.attention, no_scale)
-whole("layer_norm: the unbiased variance", ops.layer_norm, unbiased)
-whole("gelu: the other form", ops.gelu, other_gelu)
+@fault("linear_attention: the slope of φ left out", ops.linear_attention)
+def _(grads: Any, do: Any, o: Any, q: Any, k: Any, v: Any, **options: Any) -> Any:
+    return *(g / np.minimum(np.exp(x), 1) for g, x in zip(grads, (q, k))), grads[2]

@@ -1,26 +1,81 @@
-"""Wrong backward passes made by a machine: one small change at one place of the backward pass of one op.
+"""Wrong backward passes made by a machine: one small change at one place of the backward pass of one function.
 
-    python tests/mutants.py        how many there are, how many the tests catch, and how many of the same ones the usual
-                                   check, `y.sum()` with gain 1 and bias 0, accepts (-v: which ones are alive)
+    >>> from minitx.ops import softmax
+    >>> mutant = mutants(softmax)[4]
+    >>> mutant.edit.split("  →  ")
+    ['return y * (dy - (dy * y).sum(axis, keepdims=True))', 'return y * dy']
+
+and `with softmax.using(mutant.rule):` softmax has that backward pass.
+
+What of these the checks reject: minitx/audit/score.py.
 """
 from __future__ import annotations
 
 import ast
 import inspect
-import sys
+import linecache
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-from witnesses import passes_corners, passes_gradient_check, passes_usual_check
+from minitx.op import Op
 
-from minitx.op import Composite, Op, registry
+Rule = Callable[..., Any]  # arrays → (value, backward)
+
+
+class Mutant(NamedTuple):
+    name: str  # of the function
+    edit: str  # "the statement as it is  →  as it is in the mutant"
+    rule: Rule
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.edit}"
+
+
+def mutants(f: Op | Rule) -> list[Mutant]:
+    """All that can be made of an op, or of a rule on arrays as one is written for `@op`: its forward pass is kept.
+
+    The source is read from the file in which the function stands; functions of that file that only backward calls are
+    changed too. Two mutants never have the same code.
+    """
+    tree, regions = _source(_definition(f))
+    original, made = ast.unparse(tree), dict[str, Mutant]()
+    for region in regions:
+        for node, put, statement in list(_places(region, region)):
+            for new in _changes(node):
+                before = _line(statement)
+                put(ast.fix_missing_locations(ast.copy_location(new, node)))
+                text = ast.unparse(tree)
+                if text not in made and text != original:
+                    after = _line(new) if node is statement else _line(statement)
+                    made[text] = Mutant(_definition(f).__name__, f"{before}  →  {after}", _compiled(text, f))
+                put(node)
+    return list(made.values())
+
+
+def _definition(f: Op | Rule) -> FunctionType:
+    definition = f.definition if isinstance(f, Op) else f
+    if not isinstance(definition, FunctionType):
+        raise TypeError(f"mutants are made of an op or a plain function, not of {f!r:.60}")
+    return definition
+
+
+def _line(statement: ast.AST) -> str:
+    return ast.unparse(statement).splitlines()[0]
+
+
+def _compiled(text: str, f: Op | Rule) -> Rule:
+    definition = _definition(f)
+    name, namespace = definition.__name__, dict(definition.__globals__)
+    exec(compile("from __future__ import annotations\n" + text, f"<mutant of {name}>", "exec"), namespace)
+    rule: Rule = namespace[name]
+    namespace[name] = f
+    return rule
+
 
 # ---------------------------------------------------------------------- one small change
 
-FLIP = {
+FLIP: dict[type[ast.AST], Any] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
 }  # fmt: skip
@@ -28,7 +83,7 @@ SWAP = {"sum": "mean", "mean": "sum", "max": "min", "min": "max", "maximum": "mi
 DROP = {"sum", "mean", "T", "swapaxes", "transpose", "reshape", "exp", "log", "sqrt", "tanh", "abs", "clip"}
 
 
-def changes(node: ast.AST) -> Iterator[ast.AST]:
+def _changes(node: ast.AST) -> Iterator[ast.AST]:
     """What could stand in place of this node by mistake."""
     match node:
         case ast.BinOp(left, op, right):
@@ -80,7 +135,7 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
                 yield ast.Return(ast.Tuple([*elts[:i], elts[i + 1], elts[i], *elts[i + 2 :]], ast.Load()))
 
 
-def places(node: ast.AST, statement: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None], ast.AST]]:
+def _places(node: ast.AST, statement: ast.AST) -> Iterator[tuple[ast.AST, Callable[[ast.AST], None], ast.AST]]:
     """Every node inside, what puts another in its place, and the statement that it is in."""
     for field, value in ast.iter_fields(node):
         several = value if isinstance(value, list) else [value]
@@ -89,7 +144,7 @@ def places(node: ast.AST, statement: ast.AST) -> Iterator[tuple[ast.AST, Callabl
                 put = _put_item(value, i) if isinstance(value, list) else _put_field(node, field)
                 here = child if isinstance(child, ast.stmt) else statement
                 yield child, put, here
-                yield from places(child, here)
+                yield from _places(child, here)
 
 
 def _put_item(values: list[Any], i: int) -> Callable[[ast.AST], None]:
@@ -100,7 +155,7 @@ def _put_field(node: ast.AST, field: str) -> Callable[[ast.AST], None]:
     return lambda new: setattr(node, field, new)
 
 
-# ---------------------------------------------------------------------- the backward pass of an op
+# ---------------------------------------------------------------------- the backward pass of a function
 
 
 class _Bare(ast.NodeTransformer):
@@ -120,20 +175,21 @@ class _Bare(ast.NodeTransformer):
         return node
 
 
-def source(op: Op) -> tuple[ast.Module, list[ast.AST]]:
+def _source(definition: FunctionType) -> tuple[ast.Module, list[ast.AST]]:
     """The definition with the functions of its file that it calls, and those parts of them that are backward."""
-    module = sys.modules[op.definition.__module__]
-    body = ast.parse(inspect.getsource(module)).body
+    body = ast.parse("".join(linecache.getlines(inspect.getsourcefile(definition) or ""))).body
     functions = {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
-    chosen = [op.name]
+    if definition.__name__ not in functions:
+        raise ValueError(f"mutants: {definition.__name__} is no function at the top level of a file")
+    chosen = [definition.__name__]
     for name in chosen:
         names = {n.id for n in ast.walk(functions[name]) if isinstance(n, ast.Name)} - set(chosen)
-        chosen += [n for n in functions if n in names and isinstance(vars(module)[n], FunctionType)]
-    bare = {name: _Bare().visit(functions[name]) for name in chosen}
-    return ast.Module(list(bare.values()), []), _backward(bare[op.name], list(bare.values()))
+        chosen += [n for n in functions if n in names and isinstance(definition.__globals__[n], FunctionType)]
+    bare: dict[str, ast.FunctionDef] = {name: _Bare().visit(functions[name]) for name in chosen}
+    return ast.Module(list(bare.values()), []), _backward(bare[definition.__name__], list(bare.values()))
 
 
-def _backward(definition: ast.AST, functions: list[ast.AST]) -> list[ast.AST]:
+def _backward(definition: ast.FunctionDef, functions: list[ast.FunctionDef]) -> list[ast.AST]:
     """The functions that the forward pass does not call: `backward`, a lambda, and what only these call."""
     inner = [node for f in functions for node in ast.walk(f) if isinstance(node, ast.FunctionDef) and node is not f]
     forward = [definition]
@@ -150,73 +206,3 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
             yield from _own(node)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    op: str
-    before: str  # the statement, as it is
-    after: str  # and as it is in the mutant
-    rule: Callable[..., Any]
-
-    def __str__(self) -> str:
-        return f"{self.op}: {self.before}  →  {self.after}"
-
-
-def mutants(op: Op) -> list[Mutant]:
-    tree, regions = source(op)
-    original, made = ast.unparse(tree), {}
-    for region in regions:
-        for node, put, statement in list(places(region, region)):
-            for new in changes(node):
-                before = _line(statement)
-                put(ast.fix_missing_locations(ast.copy_location(new, node)))
-                text = ast.unparse(tree)
-                if text not in made and text != original:
-                    after = _line(new) if node is statement else _line(statement)
-                    made[text] = Mutant(op.name, before, after, _compiled(text, op))
-                put(node)
-    return list(made.values())
-
-
-def _line(statement: ast.AST) -> str:
-    return ast.unparse(statement).splitlines()[0]
-
-
-def _compiled(text: str, op: Op) -> Callable[..., Any]:
-    namespace = dict(op.definition.__globals__)
-    exec(compile("from __future__ import annotations\n" + text, f"<mutant of {op.name}>", "exec"), namespace)
-    rule = namespace[op.name]
-    namespace[op.name] = op
-    return rule  # type: ignore[no-any-return]
-
-
-# ---------------------------------------------------------------------- the score
-
-
-def all_ops() -> list[Op]:
-    return [op for op in registry.values() if not isinstance(op, Composite)]
-
-
-def survives(mutant: Mutant) -> bool:
-    op = registry[mutant.op]
-    return passes_gradient_check(op, mutant.rule) and passes_corners(op, mutant.rule)
-
-
-if __name__ == "__main__":
-    print("made:     one small change each, in the backward pass of one op")
-    print("rejected: by the gradient check; by exact values at ties, kinks and infinities")
-    print("alive:    rejected by neither (tests/test_mutants.py says why: they are not wrong)")
-    print("usual:    of all made, what y.sum() with gain 1 and bias 0 accepts")
-    print(f"\n{'op':20}{'made':>8}{'rejected:':>10} gradcheck{'corners':>10}{'alive':>8}{'usual':>8}")
-    rows = []
-    for op in all_ops():
-        made = mutants(op)
-        left = [m for m in made if passes_gradient_check(op, m.rule)]
-        alive = [m for m in left if passes_corners(op, m.rule)]
-        usual = [m for m in made if passes_usual_check(op, m.rule)]
-        rows.append((len(made), len(made) - len(left), len(left) - len(alive), len(alive), len(usual)))
-        print("{:20}{:8}{:20}{:10}{:8}{:8}".format(op.name, *rows[-1]), flush=True)
-        if "-v" in sys.argv:
-            print("".join(f"    {m}\n" for m in alive), end="")
-    print("{:20}{:8}{:20}{:10}{:8}{:8}".format("all", *np.sum(rows, 0)))
