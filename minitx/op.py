@@ -46,6 +46,8 @@ registry: dict[str, Op] = {}  # every op of minitx itself, by name: checks and b
 class Op:
     """A differentiable function. Call it on Tensors; `definition` is the rule on arrays, in NumPy, for reading."""
 
+    replaced = 0  # how many `using` are open: who would run an op's kernel without asking the op looks here
+
     def __init__(self, definition: Callable[..., Any], wrt: Sequence[str], broadcasts: bool) -> None:
         functools.update_wrapper(self, definition)
         self.name = definition.__name__
@@ -100,10 +102,12 @@ class Op:
         Unlike `no_grad` and `reference`, which hold for one thread, this holds for the whole process.
         """
         before, self.replacement = self.replacement, implementation
+        Op.replaced += 1
         try:
             yield
         finally:
             self.replacement = before
+            Op.replaced -= 1
 
     # ------------------------------------------------------------------ forward
 
@@ -345,7 +349,15 @@ class Op:
 
 
 class Composite(Op):
-    """An op whose definition is written on Tensors with smaller ops; only its kernel returns (value, backward)."""
+    """An op whose definition is written on Tensors with smaller ops; only its kernel returns (value, backward).
+
+    While any op is replaced (`using`) the definition runs, so that the replacement of a part is used here too.
+    """
+
+    def __call__(self, *args: Any, **options: Any) -> Tensor:
+        if Op.replaced and self.replacement is None:
+            return self.definition(*args, **options)  # type: ignore[no-any-return]
+        return super().__call__(*args, **options)
 
     def _apply(self, f: Callable[..., Any], args: Any, options: dict[str, Any], now: settings.Settings) -> Any:
         if f is self.definition:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minitx
-from minitx import Tensor, composite, no_grad, op
+from minitx import Tensor, composite, no_grad, op, ops
 from minitx.op import registry
 from minitx.ops import gelu, layer_norm, linear, mul, tanh
 
@@ -394,3 +394,20 @@ def test_pitfall_15_ndarray_on_the_left():
     below = one < t
     assert type(below) is np.ndarray
     assert below.dtype == bool
+
+
+def test_a_replaced_part_is_used_inside_a_composite():
+    """A learner's own linear runs in the feed-forward network too, fused as that otherwise is."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s) for s in ((2, 3), (5, 3), (5,), (3, 5), (3,))]
+    called = []
+
+    def own(x, weight, bias=None):
+        called.append(x.shape)
+        return ops.linear.definition(x, weight, bias)
+
+    expected = ops.feed_forward(*arrays).numpy()
+    with ops.linear.using(own):
+        y = ops.feed_forward(*arrays).numpy()
+    assert called == [(2, 3), (2, 5)]
+    np.testing.assert_allclose(y, expected, rtol=1e-12)
