@@ -73,9 +73,7 @@ def read(source: str, settings: list[str]) -> Card:
     if path.is_file():
         return Card.read(path)
     if path.is_dir():
-        values = checkpoint.load_card(path)
-        tokenizer = checkpoint.load_tokenizer(path)
-        return Card.of_checkpoint(values, None if tokenizer is None else tokenizer.to_dict())
+        return checkpoint.load_card(path)
     raise UserError(f"{source} is neither a preset nor a folder or file{nearest(source, PRESETS)}")
 
 

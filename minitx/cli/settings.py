@@ -1,7 +1,8 @@
 """From files and `--set key=value` to three tables, for the model, the training and the task.
 
 A key may say where it belongs, `model.d_model`, `training.lr`, `task.longest`, or leave it to be found out. Later wins:
-the defaults of the task, then the file of --config, then --set, then --steps and --seed.
+the defaults of the task, then the file of --config, then --set, then --steps and --seed. The file may also be a
+configuration card (models/card.py), which says its version; what it leaves out has the defaults of the task.
 """
 from __future__ import annotations
 
@@ -14,18 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from minitx.cli.common import UserError
-from minitx.models import TransformerConfig
+from minitx.models import Card, TransformerConfig
+from minitx.models.card import PATHS, TOKENIZER, VERSION, check_version, model_fields
+from minitx.models.run_section import PLACES, run_settings
 from minitx.tasks import task_options
 from minitx.training.config import TrainingConfig, nearest
 
 Tables = dict[str, dict[str, Any]]
 PARTS = ("model", "training", "task")
-ABOUT = ("format", "inference")  # of a checkpoint's card: it may serve as a --config file
+ABOUT = ("format", "inference")  # of a flat config.json: it may serve as a --config file
+AS_IN_A_CARD = {f"model.{path}": f"model.{name}" for name, path in PATHS.items()} | {
+    f"training.{path}": f"training.{name}" for name, path in PLACES.items() if "." in path
+}  # model.attention.heads is model.heads: what is read in config.json may be said so
 RECORDED = ("name", "options", "objective", "data_boundary", "sha256")  # of its table about the task
 
 
 def read_file(path: str | Path) -> dict[str, Any]:
-    """A .toml or .json file: tables model, training and task, or keys without a table."""
+    """A .toml or .json file: tables model, training and task, or keys without a table; or a card."""
     path = Path(path)
     raw = path.read_bytes()
     try:
@@ -35,7 +41,28 @@ def read_file(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}") from None
     if not isinstance(values, dict):
         raise UserError(f"{path} holds a table of settings, not {type(values).__name__}")
+    if "version" in values:
+        try:
+            return flattened(values)
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from None
+    model = values.get("model")
+    for key, value in model.items() if isinstance(model, dict) else ():
+        if isinstance(value, dict) and key != "rope_scaling":
+            raise UserError(f"{path}: model.{key} is a table, as in a card; a card begins with version = {VERSION}")
     return {k: v for k, v in values.items() if k not in ABOUT}
+
+
+def flattened(card: Mapping[str, Any]) -> dict[str, Any]:
+    """A card, or a part of one, as flat tables. Its tokenizer is the task's, and its fingerprint is for its weights."""
+    check_version(card)
+    Card.from_dict({k: v for k, v in card.items() if k in ("version", "training", "inference")})  # words and tables
+    for group in card:
+        if group not in ("version", "fingerprint", "model", "training", "inference"):
+            raise ValueError(f"a card has no {group}{nearest(group, ('model', 'training', 'inference'))}")
+    model = {name: value for name, value in model_fields(card.get("model", {})).items() if name not in TOKENIZER}
+    training = card.get("training", {})
+    return {"model": model, "training": run_settings(training), "task": training.get("task") or {}}
 
 
 def task_name(values: Mapping[str, Any]) -> str | None:
@@ -55,7 +82,7 @@ def gather(task: str, files: Iterable[Mapping[str, Any]], settings: Iterable[str
     }
 
     def put(key: str, value: Any) -> None:
-        part, dot, rest = key.partition(".")
+        part, dot, rest = AS_IN_A_CARD.get(key, key).partition(".")
         if dot and part in PARTS:
             candidates, name = [part], rest
         else:

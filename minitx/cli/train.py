@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from minitx.cli.folder import new_folder
 from minitx.cli.report import report
 from minitx.cli.settings import Tables, gather, read_file, task_name
 from minitx.models import Transformer
+from minitx.models.run_section import run_settings
 from minitx.tasks import TASKS, get_task
 from minitx.training import NotFinite, Trainer, TrainingConfig, load_card, load_model
 from minitx.training.checkpoint import build_model, differences, load_tokenizer, load_weights
@@ -83,7 +85,7 @@ def started_as(start: str | None, task: Any, tables: Tables) -> Any:
     """The model's configuration; with --from, that of the checkpoint, of which only the dropouts may be set anew."""
     if start is None:
         return task.config(**tables["model"])
-    there = build_model(load_card(start), start).config.to_dict()
+    there = load_card(start).config.to_dict()
     config = task.config(**{**there, **tables["model"]})
     free = ("dropout", "attention_dropout", "ff_dropout", "init", "init_std", "scale_residual_init")
     mine = {k: v for k, v in config.to_dict().items() if k not in free}
@@ -101,24 +103,25 @@ def resumed(args: argparse.Namespace, progress: Any) -> Trainer:
             raise UserError(f"{option} and --resume do not go together: the same run goes on in the same folder")
     folder = Path(args.resume)
     card = load_card(folder)
-    if not all(isinstance(card.get(part), dict) for part in ("training", "task")):
+    about, settings = card.training.task or {}, run_settings(dataclasses.asdict(card.training))
+    if not {"name", "options"} <= set(about) or "steps" not in settings:
         raise UserError(f"{folder} holds a model and no run to resume; --from {folder} begins one with its weights")
-    name, options = card["task"]["name"], dict(card["task"]["options"])
+    name, options = about["name"], dict(about["options"])
     if args.task not in (None, name):
         raise UserError(f"{folder} is a run of {name}, not of {args.task}")
-    there: Tables = {"model": card["model"], "training": card["training"], "task": options}
+    there: Tables = {"model": card.config.to_dict(), "training": settings, "task": options}
     tables = gather(name, [], asked(args))
-    steps = tables["training"].pop("steps", card["training"]["steps"])
-    for part, settings in tables.items():
-        if differing := differences({k: there[part].get(k) for k in settings}, settings):
+    steps = tables["training"].pop("steps", settings["steps"])
+    for part, wanted in tables.items():
+        if differing := differences({k: there[part].get(k) for k in wanted}, wanted):
             raise UserError(f"{folder} is a run of another configuration: {differing}; --from begins a new one")
     file = options.pop("file", None) if args.file is None else args.file
     options.pop("file", None)
     task = get_task(name, file, **options)
-    if task_section(task).get("sha256") != card["task"].get("sha256"):
+    if task_section(task).get("sha256") != about.get("sha256"):
         raise UserError(f"{file} has changed since {folder} was trained on it; give the same contents with --file")
-    config = TrainingConfig.from_dict({**card["training"], "steps": steps})
-    trainer = Trainer(build_model(card, folder, generator(config.seed, "model")), task, config, folder, progress)
+    config = TrainingConfig.from_dict({**settings, "steps": steps})
+    trainer = Trainer(build_model(card, generator(config.seed, "model")), task, config, folder, progress)
     trainer.load()
     if steps < trainer.step and args.steps is not None:
         raise UserError(f"{folder} has made {trainer.step} steps already: --steps is at least that, not {steps}")

@@ -1,11 +1,12 @@
 """The configuration card: all that has to be known to make a model again, in three groups of plain data.
 
     model      architecture, layers, width; attention, position, norm, ffn, vocabulary, output, initialisation, dropout
-    training   objective, data boundary, precision, optimizer, seeds
+    training   objective, data boundary, precision, optimizer, seeds; of a run also schedule, run, task
     inference  cache, quantization, batch, prompt and output lengths
 
-The model group says the same as a flat TransformerConfig, in other words and in tables: PATHS is the dictionary. A
-value that is left out has its default; null means that it follows from others, or that nothing is said.
+The model group says the same as a flat TransformerConfig, in other words and in tables: PATHS is the dictionary (and
+run_section.py that of the training group). A value that is left out has its default; null means that it follows from
+others, or that nothing is said. `config.json` of a checkpoint folder is a card with its fingerprint.
 """
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from typing import Any
 
 from minitx.models.config import TransformerConfig
 from minitx.models.rules import POSITIVE
+from minitx.models.run_section import training_group
 from minitx.models.toml import write_toml
 from minitx.ops.rotary_scaling import rotary_scaling
 
@@ -69,6 +71,9 @@ class Training:
     precision: str | None = None
     optimizer: dict[str, Any] | None = None  # its name, and its settings
     seeds: list[int] | None = None
+    schedule: dict[str, Any] | None = None  # of the learning rate: its name, and its settings
+    run: dict[str, Any] | None = None  # steps, batch size, and when to look
+    task: dict[str, Any] | None = None  # its name and options; of one on a file also a hash
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +108,9 @@ class Card:
                 raise ValueError(f"{path} is a word or a sentence, not {text!r}")
         if t.optimizer is not None and not (_is_table(t.optimizer) and isinstance(t.optimizer.get("name"), str)):
             raise ValueError(f'training.optimizer is a table with its name, {{"name": "adamw"}}, not {t.optimizer!r}')
+        for path, table in (("schedule", t.schedule), ("run", t.run), ("task", t.task)):
+            if table is not None and not _is_table(table):
+                raise ValueError(f"training.{path} is a table, not {table!r}")
         if t.seeds is not None and not (isinstance(t.seeds, list) and all(_whole(seed, 0) for seed in t.seeds)):
             raise ValueError(f"training.seeds is a list of whole numbers, [0], not {t.seeds!r}")
         for name in ("batch", "prompt_length", "output_length"):
@@ -132,19 +140,16 @@ class Card:
     def from_dict(cls, values: Mapping[str, Any]) -> Card:
         """Raises ValueError for what is unknown or cannot be built, naming its path: model.attention.heads.
 
-        What is in config.json of a run is read too.
+        A fingerprint, where there is one, has to be that of the rest. A flat config.json of an older run is read too.
         """
         if not _is_table(values):
             raise ValueError(f"a card is a table with version, model, training and inference, not {values!r}")
-        if "format" in values and "version" not in values and _is_table(values.get("model")):
-            return cls.of_checkpoint(values)
-        number = values.get("version")
-        if not _whole(number, 1) or number > VERSION:  # type: ignore[operator]
-            raise ValueError(f"version is that of a card, and this minitx reads up to {VERSION}, not {number!r}")
+        if is_flat(values):
+            return cls.of_flat(values)
+        check_version(values)
         for group in values:
-            _known("", group, ("version", "model", "training", "inference"))
-        names = {path: name for name, path in (PATHS | TOKENIZER).items()}
-        fields = {names[path]: value for path, value in _leaves(values.get("model", {}), "", names).items()}
+            _known("", group, ("version", "fingerprint", "model", "training", "inference"))
+        fields = model_fields(values.get("model", {}))
         vocabulary = {name: fields.pop(name) for name in TOKENIZER if name in fields}
         groups: dict[str, Any] = {}
         for group, kind in (("training", Training), ("inference", Inference)):
@@ -159,25 +164,42 @@ class Card:
         except ValueError as error:
             first = str(error).split()[0].rstrip(":,")
             raise ValueError(f"model.{PATHS[first]}: {error}" if first in PATHS else f"model: {error}") from None
-        return cls(config, **vocabulary, **groups)
+        card = cls(config, **vocabulary, **groups)
+        if values.get("fingerprint") not in (None, card.fingerprint()):
+            raise ValueError(
+                f"fingerprint is {str(values['fingerprint'])[:12]}..., and that of this card is "
+                f"{card.fingerprint()[:12]}...: it was changed after its weights were made, and they do not mean that; "
+                "undo the change, or leave the fingerprint out for a new model"
+            )
+        return card
 
     @classmethod
-    def of_checkpoint(cls, card: Mapping[str, Any], tokenizer: Mapping[str, Any] | None = None) -> Card:
-        """From config.json of a run, whose model section is flat and whose training section is the run's own."""
-        config = TransformerConfig.from_dict(dict(card["model"]))
-        run, task, inference = (card.get(part) or {} for part in ("training", "task", "inference"))
-        training = Training()
-        if run:
-            optimizer = {"name": run.get("optimizer")} | {k: run[k] for k in ("lr", "weight_decay", "clip") if k in run}
-            precision = {"float32": "fp32", "float64": "fp64"}.get(run.get("dtype", ""))
-            seeds = [run["seed"]] if "seed" in run else None
-            training = Training(objective(config), task.get("data_boundary"), precision, optimizer, seeds)
-        run_as = Inference(
-            inference.get("cache") or "none", inference.get("quantization") or "none", None,
-            inference.get("max_prompt"), inference.get("max_new"),
-        )  # fmt: skip
-        kind = None if tokenizer is None else str(tokenizer.get("kind"))
-        return cls(config, kind, None if tokenizer is None else _hash(tokenizer), training, run_as)
+    def of_run(
+        cls,
+        config: TransformerConfig,
+        tokenizer: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
+        task: Mapping[str, Any] | None = None,
+    ) -> Card:
+        """Of a model with its tokenizer as a dict, the flat settings of its run, and what makes its task again."""
+        said: dict[str, Any] = {}
+        if training or task:
+            task = dict(task or {})
+            said = training_group(training or {}) | {
+                "objective": objective(config), "data_boundary": task.pop("data_boundary", None), "task": task or None
+            }  # fmt: skip
+        longest = config.max_length
+        inference = Inference("none" if config.architecture == "encoder" else "keys and values", "none", None, longest,
+                              None if config.architecture == "encoder" else longest)  # fmt: skip
+        kind, number = (None, None) if tokenizer is None else (str(tokenizer.get("kind")), hash_of(tokenizer))
+        return cls(config, kind, number, Training(**said), inference)
+
+    @classmethod
+    def of_flat(cls, values: Mapping[str, Any], tokenizer: Mapping[str, Any] | None = None) -> Card:
+        """From a config.json of format 1: its model and training sections were flat, its task stood beside them."""
+        task = dict(values.get("task") or {})
+        task.pop("objective", None)
+        return cls.of_run(TransformerConfig.from_dict(dict(values["model"])), tokenizer, values.get("training"), task)
 
     def in_effect(self) -> dict[str, Any]:
         """As `to_dict`, with what follows from others filled in, and None for what has nothing to act on."""
@@ -216,7 +238,8 @@ class Card:
         """A hash of everything that changes what weights mean: equal ones may share weights, or cached keys and values.
 
         Two ways of saying the same (kv_heads left out or equal to heads, the tiled kernel or the textbook one) give the
-        same; the tokenizer is in it, training and inference are not.
+        same; the tokenizer is in it, training and inference are not. What has its default is left out: a field that is
+        added later changes no fingerprint of what was there before.
         """
         said = self.config.resolved()
         for name in WITHOUT_MEANING:
@@ -227,7 +250,26 @@ class Card:
             said["attention_kernel"] = "textbook"
         said |= {name: float(said[name]) for name in (*POSITIVE, "norm_offset") if said.get(name) is not None}
         said["rope_scaling"] = rotary_scaling(said["rope_scaling"])
-        return _hash({"tokenizer": self.tokenizer, "tokenizer_hash": self.tokenizer_hash, **said})
+        default = {field.name: field.default for field in dataclasses.fields(self.config)}
+        said = {name: value for name, value in said.items() if value is not None and value != default[name]}
+        return hash_of({"tokenizer": self.tokenizer, "tokenizer_hash": self.tokenizer_hash, **said})
+
+
+def is_flat(values: Mapping[str, Any]) -> bool:
+    """Is this the config.json of a run of format 1?"""
+    return "format" in values and "version" not in values and _is_table(values.get("model"))
+
+
+def check_version(values: Mapping[str, Any]) -> None:
+    number = values.get("version")
+    if not _whole(number, 1) or number > VERSION:  # type: ignore[operator]
+        raise ValueError(f"version is that of a card, and this minitx reads up to {VERSION}, not {number!r}")
+
+
+def model_fields(model: Any) -> dict[str, Any]:
+    """The model group as fields of TransformerConfig and TOKENIZER, as far as it says them."""
+    names = {path: name for name, path in (PATHS | TOKENIZER).items()}
+    return {names[path]: value for path, value in _leaves(model, "", names).items()}
 
 
 def objective(config: TransformerConfig) -> str | None:
@@ -286,5 +328,5 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
-def _hash(value: Any) -> str:
+def hash_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

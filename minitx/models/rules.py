@@ -89,7 +89,7 @@ def check(c: TransformerConfig) -> None:
 def without_effect(c: TransformerConfig) -> list[str]:
     """The fields whose defaults have nothing to act on in this configuration (false and 0 say so themselves)."""
     owned = [name for name, (owner, allowed) in BELONGS.items() if getattr(c, owner) not in allowed]
-    names = [name for name in owned if _default(c, name)]
+    names = [name for name in owned if _default(c, name) not in (False, 0)]
     names += [] if c.experts else ["experts_per_token"]
     names += [] if c.window is not None else ["window_every"]
     names += [] if c.init == "normal" else ["init_std"]

@@ -22,7 +22,7 @@ def setting(default: Any, meaning: str, **limits: Any) -> Any:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The settings of a run: plain values, checked when made; as a dict, the training section of config.json.
+    """The settings of a run: plain values, checked when made. Where config.json has them: models/run_section.py.
 
     >>> TrainingConfig(steps=100).lr
     0.001

@@ -144,7 +144,7 @@ class Trainer:
         if better:
             self.best = rank
             if self.directory:
-                checkpoint.save_weights(self.directory, self.model)
+                checkpoint.save_weights(self.directory, self.model, self.task.tokenizer)
         exact = f"  exact match {found['exact_match']:.3f}" if found.get("exact_match") is not None else ""
         self.progress.note(f"step {self.step}: held-out loss {found['loss']:.4f}{exact}{'  (best)' if better else ''}")
         return found
@@ -152,7 +152,7 @@ class Trainer:
     # ------------------------------------------------------------------ saving and going on
 
     def card(self) -> dict[str, Any]:
-        """The sections of config.json that are about training."""
+        """What config.json says about training."""
         return {"training": self.config.to_dict(), "task": task_section(self.task)}
 
     def save(self, log: Log | None = None) -> None:
@@ -162,7 +162,7 @@ class Trainer:
         if log:
             log.sync()  # first: the checkpoint counts on the lines up to its step
         if not self.best:
-            checkpoint.save_weights(self.directory, self.model)  # nothing is known to be better yet
+            checkpoint.save_weights(self.directory, self.model, self.task.tokenizer)  # none is known to be better yet
         checkpoint.save_training(self.directory, self.state(), self.model.config.to_dict())
         self.saved = self.step
 
@@ -201,7 +201,6 @@ def task_section(task: Any) -> dict[str, Any]:
     section: dict[str, Any] = {
         "name": task.name,
         "options": options,
-        "objective": "next symbol" if running else "next symbol of the target, given the source",
         "data_boundary": "windows of running text" if running else "one example a row, padded on the right",
     }
     if "file" in options:

@@ -105,6 +105,37 @@ def test_a_folder_that_refuses_files_is_taken_away_again(refuse, tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("version = 2", "version is that of a card, and this minitx reads up to 1, not 2"),
+        ("version = 1\n[modle]\nwidth = 8", "a card has no modle; did you mean 'model'?"),
+        ("version = 1\n[model]\nd_model = 8", "a card has no model.d_model"),
+        ("version = 1\n[model.attention]\nhaeds = 8", "did you mean model.attention.heads?"),
+        ("version = 1\n[training.run]\nstep = 8", "training.run.step: did you mean training.run.steps?"),
+        ("version = 1\n[training]\nprecision = 'bf16'", "training.precision of a run is fp32 or fp64, not 'bf16'"),
+        ("version = 1\n[training]\nseeds = [1, 2]", "training.seeds of a run is one number in a list, [0], not [1, 2]"),
+        ("version = 1\n[training]\noptimizer = 'sgd'", "training.optimizer is a table with its name"),
+        ("version = 1\n[inference]\nbach = 1", "a card has no inference.bach: did you mean inference.batch?"),
+        ("[model.attention]\nheads = 2", "model.attention is a table, as in a card; a card begins with version = 1"),
+    ],
+)
+def test_a_card_that_cannot_be_trained(refuse, tmp_path, text, words):
+    (tmp_path / "card.toml").write_text(text, encoding="utf-8")
+    said = refuse("train", "copy", "--config", "card.toml", *TINY)
+    assert "card.toml: " in said
+    assert words in said
+
+
+def test_a_run_whose_card_was_changed(refuse, run, tmp_path):
+    assert run("train", "copy", "--steps", 1, "--out", "a", *TINY)[0] == 0
+    card = json.loads((tmp_path / "a/config.json").read_text(encoding="utf-8"))
+    card["model"]["norm"]["epsilon"] = 0.1
+    (tmp_path / "a/config.json").write_text(json.dumps(card), encoding="utf-8")
+    for words in ("train --resume a", "train copy --from a", "generate a 1", "card a"):
+        assert "it was changed after its weights were made" in refuse(*words.split())
+
+
 def test_a_folder_with_a_run_in_it(refuse, run):
     assert run("train", "copy", "--steps", 1, "--out", "a", *TINY)[0] == 0
     assert "a holds a run already: --resume a goes on with it" in refuse("train", "copy", "--out", "a", *TINY)
@@ -118,7 +149,7 @@ def test_a_run_that_diverges(refuse, tmp_path):
     assert "the checkpoint of step" in words
     assert Trainer  # the folder it names is whole:
     card = json.loads((tmp_path / "a/config.json").read_text(encoding="utf-8"))
-    assert card["training"]["lr"] == 1e38
+    assert card["training"]["optimizer"]["lr"] == 1e38
 
 
 @pytest.mark.parametrize("library", ["safetensors", "matplotlib"])

@@ -1,7 +1,7 @@
 """How the word after `key=` is read."""
 import pytest
 
-from minitx.cli.common import words
+from minitx.cli.common import UserError, words
 from minitx.cli.settings import gather, parse
 
 
@@ -21,6 +21,13 @@ def test_parse(word, value):
 def test_every_key_finds_its_table():
     tables = gather("copy", [{"layers": 1, "training": {"lr": 1}}], ["lr=2", "model.heads=2", "longest=5"])
     assert tables == {"model": {"layers": 1, "heads": 2}, "training": {"lr": 2}, "task": {"longest": 5}}
+
+
+def test_a_key_may_be_said_as_in_a_card():
+    tables = gather("copy", [], ["model.width=8", "model.attention.heads=2", "training.optimizer.lr=2"])
+    assert tables == {"model": {"d_model": 8, "heads": 2}, "training": {"lr": 2}, "task": {}}
+    with pytest.raises(UserError, match=r"no setting is called 'model.attention.haeds'"):
+        gather("copy", [], ["model.attention.haeds=2"])
 
 
 def test_words_of_an_error_fit_one_line():

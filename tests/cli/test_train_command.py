@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tiny import TINY
 
-from minitx.training import CLOCKS, Trainer, load_model, load_training, read_log
+from minitx.tasks import get_task
+from minitx.training import CLOCKS, Trainer, load_card, load_model, load_training, read_log
 
 for library in ("safetensors", "rich", "matplotlib"):
     pytest.importorskip(library, reason=f"{library} is not installed")
@@ -91,14 +92,48 @@ def test_settings_from_a_file_and_from_the_line(run, tmp_path):
     status, _, _ = run("train", "copy", "--config", file, "--set", "training.lr=0.02", "batch_size=4", "--out", "a")
     assert status == 0
     card = json.loads((tmp_path / "a/config.json").read_text(encoding="utf-8"))
-    assert card["model"]["d_model"] == 8
-    assert card["task"]["options"] == {"longest": 3}
+    assert card["model"]["width"] == 8
     training = card["training"]
-    assert (training["lr"], training["betas"], training["seed"], training["steps"]) == (0.02, [0.8, 0.9], 5, 3)
+    assert training["task"]["options"] == {"longest": 3}
+    assert (training["optimizer"]["lr"], training["optimizer"]["betas"]) == (0.02, [0.8, 0.9])
+    assert (training["seeds"], training["run"]["steps"]) == ([5], 3)
     # A run's own card makes the same run again, task and all.
     assert run("train", "--config", "a/config.json", "--out", "b")[0] == 0
     assert (tmp_path / "b/config.json").read_bytes() == (tmp_path / "a/config.json").read_bytes()
     assert (tmp_path / "b/model.safetensors").read_bytes() == (tmp_path / "a/model.safetensors").read_bytes()
+
+
+def test_a_card_as_settings(run, tmp_path):
+    """Nested, as config.json is, in TOML; what it leaves out has the task's defaults."""
+    file = tmp_path / "card.toml"
+    file.write_text(
+        'version = 1\n[model]\nwidth = 8\nlayers = 1\n[model.attention]\nheads = 2\n'
+        '[model.dropout]\nresidual = 0.25\n'
+        '[training]\nprecision = "fp64"\nseeds = [5]\n[training.optimizer]\nname = "sgd"\nlr = 0.01\n'
+        '[training.schedule]\nname = "linear"\n[training.run]\nsteps = 3\nbatch_size = 2\n'
+        '[training.task]\nname = "copy"\noptions = {longest = 3}\n[inference]\nbatch = 1\n',
+        encoding="utf-8",
+    )
+    status, _, _ = run("train", "--config", file, "--set", "momentum=0.5", "--out", "a")
+    assert status == 0
+    card = load_card(tmp_path / "a")
+    config = card.config
+    assert (config.d_model, config.layers, config.heads, config.dropout) == (8, 1, 2, 0.25)
+    assert config.vocab_size == len(get_task("copy").tokenizer)
+    training = card.training
+    assert (training.precision, training.seeds, training.task["options"]) == ("fp64", [5], {"longest": 3})
+    assert (training.optimizer["name"], training.optimizer["momentum"]) == ("sgd", 0.5)
+    assert (training.schedule["name"], training.run["steps"], training.run["batch_size"]) == ("linear", 3, 2)
+    status, out, _ = run("card", "a")
+    assert status == 0
+    assert f"fingerprint {card.fingerprint()}" in out
+    assert "steps                3" in out
+    # What `minitx card` prints makes the same run again.
+    for kind in ("json", "toml"):
+        (tmp_path / f"a.{kind}").write_text(run("card", "a", "--format", kind)[1], encoding="utf-8")
+        assert run("train", "--config", f"a.{kind}", "--out", kind)[0] == 0
+        assert (tmp_path / kind / "config.json").read_bytes() == (tmp_path / "a/config.json").read_bytes()
+        assert (tmp_path / kind / "model.safetensors").read_bytes() == (tmp_path / "a/model.safetensors").read_bytes()
 
 
 # ---------------------------------------------------------------------- stopping and going on
@@ -142,7 +177,7 @@ def test_more_steps_than_were_asked_for(run, tmp_path):
     status, out, _ = run("train", "copy", "--resume", "a", "--steps", 4)
     assert status == 0
     assert load_training(tmp_path / "a").values["step"] == 4
-    assert json.loads((tmp_path / "a/config.json").read_text(encoding="utf-8"))["training"]["steps"] == 4
+    assert json.loads((tmp_path / "a/config.json").read_text(encoding="utf-8"))["training"]["run"]["steps"] == 4
     status, out, _ = run("train", "--resume", "a", "--set", "d_model=8", "steps=5")  # what is the case may be said
     assert status == 0
     assert "going on after step 4" in out

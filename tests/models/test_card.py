@@ -7,6 +7,7 @@ import pytest
 from minitx.models import Card, TransformerConfig
 from minitx.models.card import PATHS, WITHOUT_MEANING, Inference, Training, flat
 from minitx.models.presets import PRESETS
+from minitx.models.run_section import run_settings
 
 SEEDS_CARD = {  # the minimal reproduction card of the course, line by line, and where it is here
     "architecture": ["model.architecture"],
@@ -80,6 +81,8 @@ def test_what_is_left_out_has_its_default():
         ({"version": 1, "training": {"optimizer": "adamw"}}, "training.optimizer is a table with its name"),
         ({"version": 1, "training": {"seeds": 3}}, r"training.seeds is a list of whole numbers, \[0\], not 3"),
         ({"version": 1, "training": 3}, "training is a table, not 3"),
+        ({"version": 1, "training": {"run": 3}}, "training.run is a table, not 3"),
+        ({"version": 1, "fingerprint": "abc"}, r"fingerprint is abc\.\.\., and that of this card is"),
         ({"version": 1, "inference": {"batch": 0}}, "inference.batch is a whole number, at least 1, not 0"),
         ({"version": 1, "inference": {"bach": 1}}, "no inference.bach: did you mean inference.batch"),
         ({"version": 1, "inference": {"quantization": "int4"}}, "inference.quantization is one of none, fp16, int8"),
@@ -140,6 +143,14 @@ def test_equal_ways_of_saying_it_have_one_fingerprint():
     assert of(position="rotary", rope_scaling=short) == of(position="rotary", rope_scaling=short | {"beta_fast": 32.0})
 
 
+@pytest.mark.parametrize(
+    ("name", "beginning"), [("original", "f14d2141436c"), ("llama", "32b6569db45a"), ("gemma2", "4157b98127a8")]
+)
+def test_fingerprints_stay_what_they_are(name, beginning):
+    """They stand in folders: with another way of making them everything that was trained before would be refused."""
+    assert Card(getattr(TransformerConfig, name)()).fingerprint().startswith(beginning)
+
+
 def test_the_fingerprint_covers_the_tokenizer_and_not_the_run():
     card = full()
     assert dataclasses.replace(card, tokenizer_hash="abd").fingerprint() != card.fingerprint()
@@ -147,18 +158,42 @@ def test_the_fingerprint_covers_the_tokenizer_and_not_the_run():
     assert dataclasses.replace(card, training=Training(), inference=Inference()).fingerprint() == card.fingerprint()
 
 
-def test_from_the_config_json_of_a_run():
+def test_a_fingerprint_is_checked():
+    card = full()
+    values = json.loads(card.to_json()) | {"fingerprint": card.fingerprint()}
+    assert Card.from_dict(values) == card
+    values["model"]["dropout"]["residual"] = 0.3  # no change in what weights mean
+    assert Card.from_dict(values).config.dropout == 0.3
+    values["model"]["norm"]["epsilon"] = 0.1
+    with pytest.raises(ValueError, match=r"fingerprint is .* undo the change, or leave the fingerprint out for a new"):
+        Card.from_dict(values)
+
+
+def test_the_flat_config_json_of_an_older_run():
     run = {
         "format": 1, "model": TransformerConfig.gpt2(layers=2).to_dict(),
         "training": {"optimizer": "adamw", "lr": 0.1, "dtype": "float32", "seed": 3, "steps": 7},
-        "task": {"name": "text", "data_boundary": "windows of running text"},
+        "task": {"name": "text", "options": {}, "objective": "any", "data_boundary": "windows of running text"},
         "inference": {"decoding": "greedy", "cache": None, "quantization": None, "max_prompt": 9, "max_new": 9},
     }  # fmt: skip
-    card = Card.of_checkpoint(json.loads(json.dumps(run)), {"kind": "characters", "symbols": "ab"})
+    card = Card.of_flat(json.loads(json.dumps(run)), {"kind": "characters", "symbols": "ab"})
     assert card.config == Card.from_dict(run).config == TransformerConfig.gpt2(layers=2)
-    wanted = Training("next-token", "windows of running text", "fp32", {"name": "adamw", "lr": 0.1}, [3])
+    wanted = Training(
+        "next-token", "windows of running text", "fp32", {"name": "adamw", "lr": 0.1}, [3], run={"steps": 7},
+        task={"name": "text", "options": {}},
+    )  # fmt: skip
     assert card.training == wanted
-    assert card.inference == Inference("none", "none", None, 9, 9)
+    assert run_settings(dataclasses.asdict(card.training)) == run["training"]
+    assert card.inference == Inference("keys and values", "none", None, 1024, 1024)
     assert card.tokenizer == "characters"
     assert len(card.tokenizer_hash) == 64
     assert Card.from_json(card.to_json()) == card
+
+
+def test_what_has_nothing_to_act_on_is_not_shown():
+    """Rotary's width without rotary, the scale of a language model's logits without one."""
+    for name in PRESETS:
+        shown = flat(full(name).in_effect())
+        rotary, head = shown["model.position.method"] == "rotary", shown["model.output.head"]
+        assert (shown["model.position.rotary_dim"] is not None) == rotary
+        assert (shown["model.output.scale"] is not None) == (head == "language-model")

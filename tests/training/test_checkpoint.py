@@ -1,4 +1,5 @@
 """The checkpoint folder: what goes in comes out, and everything that is not one is refused in one clear sentence."""
+import dataclasses
 import json
 import os
 
@@ -7,6 +8,7 @@ import pytest
 
 from minitx.data import CharTokenizer
 from minitx.models import Transformer, TransformerConfig
+from minitx.models.run_section import run_settings
 from minitx.tasks import get_task
 from minitx.training import (
     CheckpointError,
@@ -18,8 +20,12 @@ from minitx.training import (
     save_model,
     tensorfile,
 )
+from minitx.training.checkpoint import save_card
 
 pytest.importorskip("safetensors", reason="safetensors is not installed")
+
+
+DIGITS = CharTokenizer("0123456789", " ")
 
 
 def small(**changes):
@@ -29,7 +35,7 @@ def small(**changes):
 
 @pytest.fixture
 def saved(tmp_path):
-    save_model(tmp_path, small(), CharTokenizer("0123456789", " "), task={"name": "copy"})
+    save_model(tmp_path, small(), DIGITS, task={"name": "copy"})
     return tmp_path
 
 
@@ -40,8 +46,8 @@ def test_a_model_comes_back_bit_for_bit(tmp_path, dtype, tie):
     save_model(tmp_path, model, CharTokenizer("ab"))
     again, tokenizer, card = load_model(tmp_path)
     assert tokenizer == CharTokenizer("ab")
-    assert card["format"] == 1
-    assert again.config == model.config
+    assert card.config == again.config == model.config
+    assert card.tokenizer == "characters"
     assert not again.training
     for (name, a), (other, b) in zip(model.named_parameters(), again.named_parameters(), strict=True):
         assert name == other
@@ -93,29 +99,127 @@ def test_a_foreign_file(saved):
 
 
 def test_of_another_configuration(saved):
-    card = load_card(saved)
-    card["model"] |= {"d_model": 16, "layers": 2}
-    (saved / "config.json").write_text(json.dumps(card), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"another configuration .*d_model 8 there, 16 here; layers 1 there"):
+    save_card(saved, small(d_model=16, layers=2), DIGITS)
+    with pytest.raises(CheckpointError, match=r"another configuration .*model.layers 1 there, 2 here; model.width 8"):
         load_model(saved)
+    save_card(saved, small(), CharTokenizer("012345678x", " "))
+    with pytest.raises(CheckpointError, match=r"another configuration than the config.json beside it: the vocabulary"):
+        load_model(saved)
+    save_card(saved, small(dropout=0.5, attention_kernel="tiled"), DIGITS)  # this changes nothing in what weights mean
+    assert load_model(saved).model.config.dropout == 0.5
+
+
+def edit(folder, change):
+    card = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    change(card)
+    (folder / "config.json").write_text(json.dumps(card), encoding="utf-8")
+
+
+def test_the_card_in_three_groups_with_its_fingerprint(saved):
+    values = json.loads((saved / "config.json").read_text(encoding="utf-8"))
+    assert list(values) == ["version", "fingerprint", "model", "training", "inference"]
+    card = load_card(saved)
+    assert values["fingerprint"] == card.fingerprint() == tensorfile.read(saved / "model.safetensors")[1]["fingerprint"]
+    assert values["model"]["attention"]["heads"] == 2
+    assert values["training"]["objective"] == "sequence-to-sequence"
+    assert values["training"]["task"] == {"name": "copy"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda card: card["model"].update(layers=2), "fingerprint is .* changed after its weights were made"),
+        (lambda card: card["model"]["vocabulary"].update(tokenizer_hash="ab"), "fingerprint is"),
+        (lambda card: card.update(version=2), "version is that of a card, and this minitx reads up to 1, not 2"),
+        (lambda card: card["model"].update(widht=8), "a card has no model.widht: did you mean model.width"),
+        (lambda card: card["model"]["attention"].update(heads=3), "model.attention.heads: heads divides d_model"),
+    ],
+)
+def test_a_card_that_was_changed(saved, change, words):
+    edit(saved, change)
+    for load in (load_card, load_model):
+        with pytest.raises(CheckpointError, match=rf"config\.json: {words}"):
+            load(saved)
+
+
+def test_a_change_that_means_nothing(saved):
+    edit(saved, lambda card: card["model"]["dropout"].update(residual=0.7))
+    assert load_model(saved).model.config.dropout == 0.7
+
+
+def test_another_vocabulary_and_none(saved):
+    (saved / "tokenizer.json").write_text(json.dumps(CharTokenizer("abcdefghij", " ").to_dict()), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is not the one that this model was made with"):
+        load_model(saved)
+    (saved / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is missing \(tokenizer_hash\): ids would mean other"):
+        load_card(saved)
 
 
 def test_a_newer_format(saved):
-    card = load_card(saved)
-    card["format"] = 2
-    (saved / "config.json").write_text(json.dumps(card), encoding="utf-8")
-    with pytest.raises(CheckpointError, match="has format 2, and this minitx reads up to 1: update minitx"):
+    path = saved / "model.safetensors"
+    arrays, about = tensorfile.read(path)
+    tensorfile.write(path, arrays, {**about, "format": 3})
+    with pytest.raises(CheckpointError, match="has format 3, and this minitx reads up to 2: update minitx"):
         load_model(saved)
 
 
-def test_an_unknown_key_in_the_card(saved):
-    card = load_card(saved)
-    card["model"]["d_modle"] = card["model"].pop("d_model")
-    (saved / "config.json").write_text(json.dumps(card), encoding="utf-8")
-    arrays, about = tensorfile.read(saved / "model.safetensors")
-    tensorfile.write(saved / "model.safetensors", arrays, {**about, "model": card["model"]})
-    with pytest.raises(CheckpointError, match="did you mean 'd_model'"):
+# ---------------------------------------------------------------------- folders of format 1
+
+
+def make_old(folder):
+    """As they were written: the card flat and without a fingerprint, fields that came later absent."""
+    card = load_card(folder)
+    later = ("attention_kernel", "experts", "patch_dim", "logit_softcap")
+    model = {name: value for name, value in card.config.to_dict().items() if name not in later}
+    old = {
+        "format": 1, "model": model,
+        "inference": {"decoding": "greedy", "cache": None, "quantization": None, "max_prompt": 512, "max_new": 512},
+    }  # fmt: skip
+    if card.training.run is not None:
+        task = {"objective": "next symbol", "data_boundary": card.training.data_boundary, **card.training.task}
+        old |= {"training": run_settings(dataclasses.asdict(card.training)), "task": task}
+    (folder / "config.json").write_text(json.dumps(old), encoding="utf-8")
+    for file in folder.glob("*.safetensors"):
+        arrays, about = tensorfile.read(file)
+        about.pop("fingerprint", None)
+        tensorfile.write(file, arrays, {**about, "format": 1, "model": model})
+
+
+def test_an_old_folder_is_read(saved):
+    model, tokenizer, card = load_model(saved)
+    make_old(saved)
+    again = load_model(saved)
+    assert again.card.fingerprint() == card.fingerprint()
+    assert (again.tokenizer, again.model.config) == (tokenizer, model.config)
+    for a, b in zip(model.parameters(), again.model.parameters(), strict=True):
+        np.testing.assert_array_equal(a.data, b.data)
+    edit(saved, lambda card: card["model"].update(layers=2))
+    with pytest.raises(CheckpointError, match=r"another configuration .*: model.layers 1 there, 2 here$"):
         load_model(saved)
+    edit(saved, lambda card: card["model"].update(layres=2))
+    with pytest.raises(CheckpointError, match=r"config\.json: .*did you mean 'layers'"):
+        load_model(saved)
+    edit(saved, lambda card: card.update(format=3))
+    with pytest.raises(CheckpointError, match="has format 3, and this minitx reads up to 2"):
+        load_model(saved)
+
+
+def test_an_old_run_goes_on(tmp_path):
+    whole, parts = trainer(tmp_path / "whole"), trainer(tmp_path / "parts")
+    whole.run()
+    parts._open_directory().close()
+    parts.train_step()
+    parts.save()
+    make_old(tmp_path / "parts")
+    assert TrainingConfig.from_dict(run_settings(dataclasses.asdict(load_card(tmp_path / "parts").training)))
+    again = trainer(tmp_path / "parts")
+    again.load()
+    again.run()
+    for name, value in whole.model.state_dict().items():
+        np.testing.assert_array_equal(again.model.state_dict()[name], value)
+    assert json.loads((tmp_path / "parts/config.json").read_text(encoding="utf-8"))["version"] == 1  # and is new now
+    assert load_model(tmp_path / "parts").card == load_card(tmp_path / "whole")
 
 
 def test_missing_unknown_and_misshapen_tensors(saved):

@@ -1,5 +1,5 @@
 """The same run in sittings, to the bit; what it leaves in its folder; the best model and the last."""
-import json
+import dataclasses
 import math
 import signal
 
@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from small_runs import STEPS, model_of, timeless, trainer_of
 
-from minitx.models import TransformerConfig
+from minitx.models.run_section import run_settings
 from minitx.tasks import get_task
-from minitx.training import TrainingConfig, load_model, read_log
+from minitx.training import TrainingConfig, load_card, load_model, read_log
 
 pytest.importorskip("safetensors", reason="safetensors is not installed")
 
@@ -150,13 +150,15 @@ def test_an_interrupted_run_can_be_used_before_its_first_evaluation(tmp_path):
 
 
 def test_the_card_says_what_the_run_is(whole_run):
-    card = json.loads((whole_run[0] / "config.json").read_text(encoding="utf-8"))
-    assert card["format"] == 1
-    assert (card["task"]["name"], card["task"]["options"]) == ("copy", {"longest": 3})
-    assert {"objective", "data_boundary"} <= set(card["task"])
-    assert TrainingConfig.from_dict(card["training"]).steps == STEPS
-    assert TransformerConfig.from_dict(card["model"]).d_model == 8
-    assert {"cache", "quantization", "decoding"} <= set(card["inference"])
+    card = load_card(whole_run[0])
+    assert card.training.task == {"name": "copy", "options": {"longest": 3}}
+    assert card.training.objective == "sequence-to-sequence"
+    assert card.training.data_boundary == "one example a row, padded on the right"
+    settings = run_settings(dataclasses.asdict(card.training))
+    assert TrainingConfig.from_dict(settings).steps == STEPS
+    assert set(settings) == {field.name for field in dataclasses.fields(TrainingConfig)}
+    assert card.config.d_model == 8
+    assert card.inference.cache == "keys and values"
 
 
 def test_watching_changes_nothing(whole_run):
