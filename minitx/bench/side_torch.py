@@ -17,7 +17,8 @@ def build(what: Sequence[Any], threads: int) -> Callable[[], dict[str, Any]]:
     size, before = Size(*what), peak()  # what the imports took
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    model = {"decoder": Decoder, "llama": Llama, "reverse": EncoderDecoder}[size.kind](size.config())
+    kinds: dict[str, Any] = {"decoder": Decoder, "llama": Llama, "reverse": EncoderDecoder}
+    model = kinds[size.kind](size.config())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     data = batch(size)
     inputs = [torch.from_numpy(ids.copy()) for ids in (data.ids, data.target_ids) if ids is not None]
