@@ -1,0 +1,110 @@
+"""minitx learn: the course of gradient-check exercises."""
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+
+from minitx.cli.common import Parser, UserError
+from minitx.learn.language import LANGUAGES, chosen
+
+WITH_SLUG = {
+    "check": "check one exercise",
+    "hint": "a hint: the idea, then the term or axis, then the line",
+    "reset": "a fresh file; the old one is kept",
+    "solution": "the source of the solution, and how your file differs",
+    "explain": "an exercise or a symbol in words",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Exercises on backward passes. Without a command: the next one, checked."
+    common(parser)
+    commands = parser.add_subparsers(dest="what", metavar="COMMAND", parser_class=Parser)
+    for name, meaning in WITH_SLUG.items():
+        command = add(commands, name, meaning)
+        command.add_argument("slug", metavar="SLUG", help="its name, as `minitx learn list` shows it")
+    command = add(commands, "train", "train a model on your own functions; your loss curve over the reference")
+    command.add_argument("--steps", type=int, default=300, metavar="N", help="default: 300")
+    command = add(commands, "grade", "for teachers: points and diagnoses of many folders")
+    command.add_argument("folders", metavar="DIR", nargs="+", help="a learner's folder")
+    command.add_argument("--seed", type=int, default=0, help="of the numbers tried (default: 0, as for learners)")
+    command.add_argument("--only", nargs="+", action="extend", default=[], metavar="SLUG", help="these exercises only")
+    command.add_argument("--csv", metavar="FILE", help="write a table")
+    command.add_argument("--json", metavar="FILE", help="write everything")
+    add(commands, "list", "all exercises, and which are solved")
+    add(commands, "watch", "check again at every save").add_argument("slug", metavar="SLUG", nargs="?")
+    parser.set_defaults(run=run)
+
+
+def add(commands: argparse._SubParsersAction[Parser], name: str, meaning: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=meaning, description=meaning.capitalize() + ".")
+    common(command, argparse.SUPPRESS)
+    return command
+
+
+def common(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Before the command or after it."""
+    parser.add_argument("--lang", choices=LANGUAGES, default=default, help="language (default: that of the locale)")
+    parser.add_argument("--folder", metavar="DIR", default=default, help="where the exercises are (./minitx-exercises)")
+    parser.add_argument("--variants", metavar="DIR", default=default, help="a folder of a teacher's own exercises")
+    limit = default or 10.0
+    parser.add_argument("--limit", type=seconds, metavar="SECONDS", default=limit, help="for one check (default: 10)")
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    from minitx.learn.flow import Course
+    from minitx.learn.shelf import VARIANTS
+
+    try:
+        lang = chosen(args.lang)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if args.variants:
+        if not os.path.isdir(args.variants):
+            raise UserError(f"--variants: {args.variants} is no folder")
+        os.environ[VARIANTS] = os.path.abspath(args.variants)  # the process that runs a learner's file reads it too
+    if args.what == "grade":
+        return graded(args, lang)
+    course = Course(lang, args.folder, args.limit)
+    if args.what is None:
+        return course.next()
+    if args.what == "watch":
+        from minitx.learn.watch import watch
+
+        return watch(course, args.slug)
+    if args.what == "train":
+        from minitx.learn.train import train
+
+        return train(course, steps=args.steps)
+    if args.what == "list":
+        return course.list()
+    if args.what == "explain":
+        from minitx.learn.explain import explain
+
+        return explain(course, args.slug)
+    method = {"check": course.check, "hint": course.hint, "reset": course.reset, "solution": course.solution}[args.what]
+    return method(args.slug)
+
+
+def graded(args: argparse.Namespace, lang: str) -> int:
+    from minitx.learn.grade import as_csv, as_table, dumped, grade
+
+    for name in filter(None, (args.csv, args.json)):  # before the work, not after it
+        if not Path(name).absolute().parent.is_dir():
+            raise UserError(f"{name}: there is no folder {Path(name).parent}")
+    only = [slug for given in args.only for slug in given.split(",")]
+    result = grade(args.folders, only, args.seed, lang, args.limit)
+    for name, text in ((args.csv, as_csv), (args.json, dumped)):
+        if name:
+            Path(name).write_text(text(result), "utf-8", newline="\n")
+    print(as_table(result))
+    return 0
