@@ -26,6 +26,8 @@ def add(x: Array, y: Array) -> Forward:
 
     why: each input moves the sum one for one. Through a residual connection the gradient therefore reaches every layer
         undiminished, whatever f does.
+
+    exercise: add
     """
     z = x + y
 
@@ -73,6 +75,8 @@ def mul(x: Array, y: Array) -> Forward:
         dy = dz * x
 
     saved: x and y, each only for the gradient of the other.
+
+    exercise: multiply
     """
     z = x * y
 

@@ -20,6 +20,8 @@ def exp(x: Array) -> Forward:
     saved: y (not x): exp is its own derivative.
 
     goes wrong: beyond x = 88.7 in float32 the result is inf; subtract a maximum first (see softmax).
+
+    exercise: exp
     """
     y = np.exp(x)
 
@@ -43,6 +45,8 @@ def log(x: Array) -> Forward:
     saved: x.
 
     goes wrong: a probability that was rounded to 0 has loss inf; take log_softmax of the scores instead.
+
+    exercise: log
     """
     y = np.log(x)
 

@@ -38,8 +38,6 @@ def glu(gate: Array, up: Array) -> Forward:
 
     goes wrong: gate and up exchanged runs, learns, and is another model: published weights then give nonsense.
 
-    exercise: glu
-
     source: Dauphin et al. 2017, "Language modeling with gated convolutional networks".
     """
     return _gated(sigmoid.definition(gate), gate, up, "glu")
@@ -62,8 +60,6 @@ def reglu(gate: Array, up: Array) -> Forward:
         dup   = dy * max(gate, 0)
 
     why: as glu.
-
-    exercise: reglu
 
     source: Shazeer 2020, "GLU variants improve Transformer".
     """
@@ -90,8 +86,6 @@ def geglu(gate: Array, up: Array, approximate: str = "none") -> Forward:
         dup   = dy * gelu(gate)
 
     why: as glu.
-
-    exercise: geglu
 
     source: Shazeer 2020, "GLU variants improve Transformer".
     """

@@ -61,8 +61,6 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
     goes wrong: weights trained with softmax give nonsense here. Causal sums over whole chunks let a query see the rest
         of its chunk: a leak.
 
-    exercise: linear-attention
-
     source: Katharopoulos et al. 2020, "Transformers are RNNs: fast autoregressive Transformers with linear attention".
     """
     B, H, T, S = check_shapes(q, k, None, None, v)

@@ -40,6 +40,8 @@ def matmul(x: Array, y: Array) -> Forward:
     cost: 2 n k m FLOPs forward, twice that backward.
 
     goes wrong: a transpose forgotten in a test of square matrices goes unseen.
+
+    exercise: matmul
     """
     try:
         z = x @ y

@@ -69,8 +69,6 @@ def dispatch(x: Array, plan: Plan) -> Forward:
     cost: a copy of N k d numbers each way.
 
     goes wrong: `dx[token] = dy` keeps the gradient of one expert out of k.
-
-    exercise: dispatch
     """
     y = x[plan.token]  # (N k, d)
 
@@ -113,8 +111,6 @@ def expert_linear(x: Array, weight: Array, counts: Any, bias: Array | None = Non
     cost: 2 M in out FLOPs forward, twice that back, however many experts there are: that is the point of a mixture.
 
     goes wrong: a gradient buffer that is not cleared gives an expert nobody chose the gradient of another step.
-
-    exercise: expert-linear
 
     source: Gale et al. 2022, "MegaBlocks": no expert has a capacity, and no token is dropped.
     """
@@ -189,8 +185,6 @@ def combine(y: Array, weights: Array, plan: Plan) -> Forward:
 
     goes wrong: weights laid out by token beside rows laid out by expert: it runs, and every expert gets another's
         weight.
-
-    exercise: combine
     """
     if weights.shape != plan.place.shape:
         raise ValueError(f"combine: one weight per choice, {plan.place.shape}, not {weights.shape}")

@@ -35,6 +35,8 @@ def sum(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
     saved: the shape of x.
 
     goes wrong: as the end of a gradient check it hides faults: it sends back nothing but ones.
+
+    exercise: sum
     """
     axis = axes(axis)
     y, shape = x.sum(axis=axis, keepdims=keepdims), x.shape
@@ -60,6 +62,8 @@ def mean(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
         dx_j = dy / n
 
     saved: the shape of x.
+
+    exercise: mean
     """
     axis = axes(axis)
     y, shape = x.sum(axis=axis, keepdims=keepdims), x.shape
@@ -135,6 +139,8 @@ def max(x: Array, axis: Axis = None, keepdims: bool = False) -> Forward:
     saved: where x is largest.
 
     differs from: PyTorch, where max(axis) gives all to one of the largest, and amax shares as here.
+
+    exercise: max
     """
     axis = axes(axis)
     y = x.max(axis=axis, keepdims=True)

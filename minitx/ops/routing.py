@@ -175,8 +175,6 @@ def router_z_loss(scores: Array) -> Forward:
 
     cost: one exp per score.
 
-    exercise: router-z-loss
-
     source: Zoph et al. 2022, "ST-MoE", equation 5.
     """
     if scores.ndim != 2 or not scores.shape[1]:

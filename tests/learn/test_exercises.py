@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from usual_answers import USUAL
 
+from minitx.learn.attempt import Attempt
 from minitx.learn.draw import draw
+from minitx.learn.intermediates import first_wrong
 from minitx.learn.ladder import calm, climb
 from minitx.learn.language import leaves, words
 from minitx.learn.shelf import exercise, slugs
@@ -87,6 +89,16 @@ def test_a_judge_says_what_is_wrong(slug):
 @pytest.mark.parametrize("answer", [12345, "nothing", (1, 2, 3, 4), None, [[]]])
 def test_any_other_answer_to_a_question_is_wrong(slug, answer):
     assert not climb(exercise(slug), answer).passed
+
+
+@pytest.mark.parametrize("slug", [slug for slug in SLUGS if exercise(slug).intermediates])
+def test_no_variable_of_a_right_answer_is_called_wrong(slug):
+    wanted = exercise(slug)
+    answers = [*wanted.unusual.values(), *(f for f in (USUAL.get(slug), wanted.solution) if f)]
+    for answer in answers:
+        with calm():
+            assert not first_wrong(Attempt(wanted, answer, answer.__code__.co_filename), draw(wanted, 0))
+
 
 
 # ---------------------------------------------------------------------- words
