@@ -202,7 +202,8 @@ class documents(Mask):
 class spans(Mask):
     """The intervals themselves: query i of row b sees the keys lo[b, i] <= j < hi[b, i], wherever it stands.
 
-    For who knows them already, as a cache does. lo and hi (B, T_q) are taken as they are, and must not change.
+    For who knows them already, as a cache does. lo and hi (B, T_q) must not change. A kernel may read all keys between
+    the lowest lo and the highest hi of a row, so what stands there is finite.
     """
 
     __slots__ = ("hi", "lo", "rows")
@@ -213,6 +214,8 @@ class spans(Mask):
     def _intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset) -> tuple[Array, Array]:
         if self.lo.shape != (batch, T_q):
             raise ValueError(f"{self!r} is for as many rows and queries, and here are {batch} and {T_q}")
+        if self.lo.size and (self.lo.min() < 0 or self.hi.max() > T_k):
+            raise ValueError(f"{self!r}: bounds are 0 to {T_k}, the keys; here {self.lo.min()} to {self.hi.max()}")
         return self.lo, self.hi
 
     def __repr__(self) -> str:

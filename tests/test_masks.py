@@ -17,6 +17,7 @@ from minitx.masks import (
     full,
     padding,
     query_positions,
+    spans,
     visible_keys,
     window,
 )
@@ -351,3 +352,13 @@ def test_integer_and_boolean_tensors():
     with pytest.raises(TypeError, match="lengths are integers"):
         padding(Tensor([1.0, 2.0]))
     assert padding([]).lengths.shape == (0,)
+
+
+def test_spans_are_what_they_say_and_stay_inside():
+    lo, hi = np.array([[0, 1]]), np.array([[2, 3]])
+    np.testing.assert_array_equal(spans(lo, hi).dense(1, 2, 3)[0], [[True, True, False], [False, True, True]])
+    for low, high in ((lo - 1, hi), (lo, hi + 1)):
+        with pytest.raises(ValueError, match="bounds are 0 to 3"):
+            spans(low, high).intervals(1, 2, 3)
+    with pytest.raises(ValueError, match="as many rows and queries"):
+        spans(lo, hi).intervals(1, 3, 3)

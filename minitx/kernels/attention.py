@@ -336,7 +336,7 @@ def _fits(q: Array, k: Array, v: Array, bias: Array | None, softcap: float | Non
         return False
     (B, H, T, d), (H_kv, S) = q.shape, k.shape[1:3]
     good = k.shape == (B, H_kv, S, d) and H % H_kv == 0 and v.shape[:3] == k.shape[:3]
-    good = good and (softcap is None or softcap > 0)
+    good = good and (softcap is None or q.dtype.type(softcap) > 0)  # (as float32, 1e-50 is 0)
     if bias is not None:
         good = good and bias.ndim in (2, 4) and all(n in (1, m) for n, m in zip(bias.shape[::-1], (S, T, H, B)))
     return good and 0 <= dropout < 1 and (dropout == 0 or hasattr(rng, "integers"))

@@ -188,3 +188,9 @@ def test_declines_what_it_cannot_do():
     assert attention(q[:, :2], k, v[:, :, :4]) is NotImplemented
     assert attention(q[:, :2, :0], k, v) is NotImplemented
     assert attention(q[:, :2], k, v, dropout=0.5) is NotImplemented  # no rng
+
+
+def test_a_cap_too_small_for_the_dtype_is_left_to_the_definition():
+    q = np.ones((1, 1, 3, 4), np.float32)
+    assert attention(q, q, q, softcap=1e-50) is NotImplemented
+    assert attention(q, q, q, softcap=0.5) is not NotImplemented
