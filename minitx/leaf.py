@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,3 +77,19 @@ class Writing:
         set_writeable(leaf._data, False)
         if sys.getrefcount(leaf._data) > 3:  # (the leaf, value.base and the call) somebody kept a view to write to
             leaf.put(leaf._data.copy())
+
+
+def claim(leaves: Sequence[Tensor]) -> list[np.ndarray[Any, Any]]:
+    """The memory of many leaves, still read-only: for a kernel that writes to it by address and keeps nothing.
+
+    In all else as `writing`: older graphs then refuse, and who read a value before keeps what it was.
+    """
+    memory = []
+    for leaf in leaves:
+        leaf._check_leaf("changed in place")
+        leaf.changed()
+        if leaf._data.base is not None or sys.getrefcount(leaf._data) > 2:
+            leaf._data = leaf._data.copy()
+            set_writeable(leaf._data, False)
+        memory.append(leaf._data)
+    return memory

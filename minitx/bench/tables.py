@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from minitx.bench import attention, growth, matmul, train
+from minitx.bench import attention, components, growth, matmul, train
 from minitx.bench.sides import ratios
 from minitx.bench.timing import Timing
 
@@ -61,6 +61,20 @@ def growing(threads: int, seconds: float) -> list[dict[str, Any]]:
         print(f"{row.series}   {row.size!s:46s} {row.nanoseconds:9,.0f} ns   {row.flops:12,.0f} FLOPs   "
               f"{row.flops / row.nanoseconds:6.1f} GFLOP/s", flush=True)  # fmt: skip
     return [{"series": r.series, "size": r.size._asdict(), "step": r.step._asdict(), "flops": r.flops} for r in found]
+
+
+def of_components(against: str | None, threads: int, seconds: float) -> list[dict[str, Any]]:
+    """Norms, activations, softmax, loss."""
+    print("components on the tape, forward and backward; median (quartiles), float32")
+    found = []
+    for row in components.rows(against, threads, seconds):
+        found.append(row)
+        line = f"{row.case!s:46s} minitx {row.ours.ms():28s}"
+        if row.theirs is not None:
+            line += f" torch {row.theirs.ms():28s} ratio {row.ratio:.2f}"
+        print(line, flush=True)
+    mean("", (row.ratio for row in found))
+    return [row.to_dict() for row in found]
 
 
 def side_by_side(what: str, ours: Timing, theirs: Timing | None, flops: int, name: str = "torch") -> str:

@@ -1,24 +1,24 @@
-"""minitx bench: how fast a training step is, what an op costs, how long the import takes."""
+"""minitx bench: how fast training and generation are, what an op costs, how long the import takes."""
 from __future__ import annotations
 
 import argparse
 import importlib.util
 import json
-import math
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from minitx.bench import generation_tables, tables
 from minitx.bench.overhead import gradient_of_a_chain, overhead_lines, overheads
 from minitx.bench.timing import measure, summary
-from minitx.bench.train import Row, as_dict, rows
 from minitx.cli.common import UserError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="?", choices=("train", "ops", "import"), default="train", help="default: train")
+    parser.add_argument("what", nargs="?", choices=tuple(WHAT), default="train", help="default: train")
     parser.add_argument("--against", choices=("torch",), help="time PyTorch beside it (where it is installed)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one per core")
     parser.add_argument("--seconds", type=float, default=8.0, metavar="S", help="of each side and size (default: 8)")
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if args.against == "torch" and importlib.util.find_spec("torch") is None:
         raise UserError('PyTorch is not installed: in the clone, pip install -e ".[torch]"; or leave out --against')
     print(f"{platform.system()} {platform.machine()}, {args.threads} threads, Python {platform.python_version()}")
-    figures: Any = {"train": train, "ops": ops, "import": imports}[args.what](args)
+    figures: Any = WHAT[args.what](args)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(figures, file, indent=1)
@@ -42,19 +42,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def train(args: argparse.Namespace) -> Any:
-    print("training step of a pre-norm decoder: forward, backward, clip 1.0, AdamW; median (quartiles), float32")
-    found: list[Row] = []
-    for row in rows(args.against, args.threads, args.seconds):
-        found.append(row)
-        line = f"{row.size!s:40s} minitx {row.ours.ms():24s} {row.size.flops() / row.ours.median / 1e9:6.1f} GFLOP/s"
-        if row.theirs is not None:
-            line += f"   torch {row.theirs.ms():24s} ratio {row.ratio:.2f}"
-        print(f"{line}   first step after {row.first:.1f} s", flush=True)
-    ratios = [row.ratio for row in found if row.ratio is not None]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"ratio, theirs / ours: geometric mean {mean:.2f}, worst {min(ratios):.2f}")
-    return [as_dict(row) for row in found]
+    return tables.training(args.against, args.threads, args.seconds)
+
+
+def attention(args: argparse.Namespace) -> Any:
+    return tables.attending(args.against, args.threads, args.seconds / 8)
+
+
+def matmul(args: argparse.Namespace) -> Any:
+    return tables.multiplying(args.threads, args.seconds / 16)
+
+
+def components(args: argparse.Namespace) -> Any:
+    return tables.of_components(args.against, args.threads, args.seconds / 4)
+
+
+def growth(args: argparse.Namespace) -> Any:
+    return tables.growing(args.threads, args.seconds / 8)
+
+
+def generate(args: argparse.Namespace) -> Any:
+    return generation_tables.show(args.against, args.threads, args.seconds / 2)
 
 
 def ops(args: argparse.Namespace) -> Any:
@@ -74,3 +82,15 @@ def imports(args: argparse.Namespace) -> Any:
     bare, numpy, ours = start("pass"), start("import numpy"), start("import minitx")
     print(f"import minitx {ours - bare:.3f} s, of which NumPy {numpy - bare:.3f} s (medians, less Python's own start)")
     return {"minitx": ours - bare, "numpy": numpy - bare}
+
+
+WHAT: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "train": train,
+    "attention": attention,
+    "matmul": matmul,
+    "components": components,
+    "growth": growth,
+    "generate": generate,
+    "ops": ops,
+    "import": imports,
+}

@@ -1,49 +1,25 @@
-"""Greedy decoding: say the likeliest symbol, append it, ask again. The definition of generation, without a cache.
+"""Greedy decoding: say the likeliest symbol, append it, ask again.
 
     y_t = argmax_v  p(v | y_1 .. y_(t-1), x)        until EOS, or max_new symbols
 
-Each step runs the model on everything said so far, T steps over 1 .. T places. What another row of the batch holds, how
-long it is and when it ends makes no difference to a row.
+The loop alone, for whole batches of ids: what evaluation runs on. (`generate` has everything that one may want
+besides.) What another row of the batch holds, how long it is and when it ends makes no difference to a row.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from minitx.data.tokenizer import BOS, EOS, PAD
-from minitx.settings import no_grad
+from minitx import masks
+from minitx.data.tokenizer import BOS, EOS
+from minitx.generation.mode import evaluating
+from minitx.generation.sampling import checked
+from minitx.generation.session import Session
+from minitx.generation.stopping import eos_ids
+from minitx.generation.uncached import Sliding, Uncached, why_not_cached
 from minitx.tensor import Array
-
-
-@contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Inside: no dropout and no tape. Afterwards every module is in the mode in which it was."""
-    before = [(module, module.training) for _, module in model.modules()]
-    model.eval()
-    try:
-        with no_grad():
-            yield
-    finally:
-        for module, training in before:
-            module.training = training
-
-
-Pick = Callable[[Array], Array]  # logits (rows, V) → the id that each row says (rows,)
-
-
-def likeliest(logits: Array) -> Array:
-    return logits.argmax(-1)  # type: ignore[no-any-return]
-
-
-def drawn(rng: np.random.Generator, temperature: float = 1.0) -> Pick:
-    """Draw from softmax(logits / temperature): where logits / temperature + Gumbel noise is largest, is such a draw.
-
-    For running text, where the likeliest symbol at every step soon goes round in circles.
-    """
-    return lambda logits: (logits / temperature + rng.gumbel(size=logits.shape)).argmax(-1)
 
 
 def greedy(
@@ -52,84 +28,61 @@ def greedy(
     *,
     mask: Any = None,
     max_new: int,
-    eos: int | None = EOS,
+    eos: int | Iterable[int] | None = EOS,
     bos: int = BOS,
-    pick: Pick = likeliest,
+    cache: bool | None = None,
 ) -> list[Array]:
     """The new ids of each row, EOS not among them.
 
     model    a Transformer of either architecture
     ids      (B, T)  sources of an encoder-decoder, prompts of a decoder, padded on the right
     mask     what in `ids` is real, as `padding(lengths)` or boolean (B, T); None: everything
-    max_new  at most so many new ids a row
-    eos      the id that ends a row; None: rows end by `max_new` only
-    pick     how a row's next id follows from its logits; with anything but `likeliest` this is no longer greedy
+    max_new  at most so many new ids a row; beyond max_length a decoder sees the latest max_length ids
+    eos      the id, or ids, that end a row; None: rows end by `max_new` only
+    cache    False: the model runs on everything at every step, which is the definition (uncached.py); None: only where
+             a model cannot be cached
     """
     ids = np.asarray(ids)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
         raise ValueError(f"ids are integers (rows, places), not {ids.dtype} {ids.shape}; a single prompt is ids[None]")
     if max_new < 0:
         raise ValueError(f"max_new is at least 0, not {max_new}")
+    ends = np.array(sorted(eos_ids(eos)), np.int64)
+    said = np.zeros((len(ids), max_new), np.int64)
+    lengths = np.zeros(len(ids), np.int64)  # row i so far: said[i, : lengths[i]]
+    if not said.size:
+        return list(said)
+    cache = why_not_cached(model) is None if cache is None else cache
     with evaluating(model):
-        if model.config.architecture == "decoder":
-            return _continue(model, ids, _lengths(mask, ids), max_new, eos, pick)
-        return _translate(model, ids, mask, max_new, eos, bos, pick)
+        session, logits = _begin(model, ids, mask, max_new, bos, Session if cache else Uncached)
+        live = np.arange(len(ids))
+        for t in range(max_new):
+            new = checked(logits).argmax(-1)  # (live,)
+            on = ~np.isin(new, ends)
+            live, new = live[on], new[on]
+            said[live, t] = new
+            lengths[live] += 1
+            if not len(live) or t + 1 == max_new:
+                break
+            if not on.all():
+                session.keep(np.flatnonzero(on))  # rows that have ended cost nothing any more
+            logits = session.step(new)
+    return [row[:n] for row, n in zip(said, lengths)]
 
 
-def _translate(
-    model: Any, ids: Array, mask: Any, max_new: int, eos: int | None, bos: int, pick: Pick
-) -> list[Array]:
-    """Encoder-decoder: the source is read once; the target grows from BOS."""
+def _begin(model: Any, ids: Array, mask: Any, max_new: int, bos: int, begin: Any) -> tuple[Any, Array]:
+    """A session that has read the prompts, or sources and BOS, and its first logits (B, V)."""
+    if model.config.architecture == "decoder":
+        lengths = _lengths(mask, ids)
+        if lengths.min() < 1:
+            raise ValueError(f"prompt {int(lengths.argmin())} is empty; a decoder needs at least one id to go on from")
+        session = Sliding(begin(model), model)
+        return session, session.prefill(ids, lengths)
     if max_new > model.config.max_length:
         raise ValueError(f"max_new {max_new} is more than the model's {model.config.max_length} positions (max_length)")
-    out = np.full((len(ids), max_new + 1), PAD, np.int64)
-    out[:, 0] = bos
-    ends = np.ones(len(ids), np.int64)  # row i so far: out[i, :ends[i]]
-    live = np.arange(len(ids))
-    memory = model.encode(ids, mask=mask) if len(ids) else None  # (B, S, d)
-    for t in range(1, max_new + 1):
-        if not len(live):
-            break
-        logits = model.decode(out[:, :t], memory, memory_mask=mask).logits.numpy()[live, -1]  # (live, V)
-        said = pick(_numbers(logits))
-        on = said != eos
-        live, said = live[on], said[on]
-        out[live, t] = said
-        ends[live] += 1
-    return [row[1:end] for row, end in zip(out, ends)]
-
-
-def _continue(model: Any, ids: Array, lengths: Array, max_new: int, eos: int | None, pick: Pick) -> list[Array]:
-    """Decoder: each row goes on where its own prompt ends, over its padding.
-
-    A causal model never looks at what stands to the right, so padding there needs no mask; but the next symbol is read
-    off at the row's own last place, not at the last column. Beyond max_length the model sees the latest max_length ids.
-    """
-    if len(ids) and lengths.min() < 1:
-        raise ValueError(f"prompt {int(lengths.argmin())} is empty; a decoder needs at least one id to go on from")
-    out = np.full((len(ids), ids.shape[1] + max_new), PAD, np.int64)
-    out[:, : ids.shape[1]] = ids
-    ends = lengths.copy()
-    live = np.arange(len(ids))
-    for _ in range(max_new):
-        if not len(live):
-            break
-        starts = np.maximum(ends[live] - model.config.max_length, 0)
-        width = int((ends[live] - starts).max())
-        seen = np.take_along_axis(out[live], starts[:, None] + np.arange(width), axis=1)  # (live, width)
-        logits = model(seen).logits.numpy()[np.arange(len(live)), ends[live] - starts - 1]  # (live, V)
-        said = pick(_numbers(logits))
-        on = said != eos
-        live, said = live[on], said[on]
-        out[live, ends[live]] = said
-        ends[live] += 1
-    return [row[start:end] for row, start, end in zip(out, lengths, ends)]
-
-
-def _numbers(logits: Array) -> Array:
-    if np.isnan(logits).any():
-        raise ValueError("the model's logits are not numbers (NaN): its weights are damaged, or training has diverged")
-    return logits
+    mask = masks.padding(np.full(len(ids), ids.shape[1])) if mask is None else mask
+    session = begin(model, memory=model.encode(ids, mask=mask), memory_mask=mask)
+    return session, session.prefill(np.full((len(ids), 1), bos))
 
 
 def _lengths(mask: Any, ids: Array) -> Array:

@@ -12,7 +12,7 @@ from minitx.kernels.compile import Worker, array, for_dtypes, kernel
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import address, bits, cast, elements, real, size_of
-from minitx.kernels.vectormath import exp
+from minitx.kernels.vectormath import exp, log, maximum, minus
 
 Array = np.ndarray[Any, Any]
 
@@ -23,42 +23,57 @@ def cross_entropy(
     logits: Array, targets: Any, *, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
 ) -> tuple[Any, Callable[..., Any]]:
     """loss_n = log Σ_j exp(x_j) - Σ_v q_v x_v. Saved: the logits themselves, and two numbers a row."""
-    targets = np.array(targets)  # a copy: backward needs them as they are now
-    V = logits.shape[-1] if logits.ndim else 0
+    targets, shape = np.asarray(targets), logits.shape
+    V = shape[-1] if shape else 0
     if not (
         logits.dtype in NONE
         and logits.size
         and targets.dtype.kind in "iu"
-        and targets.shape == logits.shape[:-1]
+        and targets.dtype != np.uint64
+        and targets.shape == shape[:-1]
+        and type(ignore_index) is int
         and 0 <= label_smoothing <= 1
         and reduction in ("mean", "sum", "none")
     ):
         return NotImplemented  # type: ignore[no-any-return]
-    target = targets.reshape(-1).astype(np.int64)
-    counted = target != ignore_index
-    N = int(np.count_nonzero(counted))
-    wrong = (target < 0) | (target >= V)
-    if (wrong & counted).any():
+    target = np.array(targets, np.int64).reshape(-1)  # a copy: backward needs them as they are now
+    N = mark_ignored[target.dtype](target, V, ignore_index)
+    if N < 0:
         return NotImplemented  # type: ignore[no-any-return]
-    target[~counted] = -1
     dtype, rows = logits.dtype, target.size
     x = np.ascontiguousarray(logits).reshape(rows, V)
     losses, saved = np.empty(rows, dtype), np.empty((rows, 2), dtype)
     threads = threads_for(0.5 * x.size)
     worker, backward_of = gradient_rows[dtype], cross_entropy_backward[dtype]
-    cross_entropy_forward[dtype](
+    total = cross_entropy_forward[dtype](
         loss_rows[dtype], x, target, label_smoothing, losses, saved, memory_for(dtype, threads), threads
     )
     divisor = max(N, 1) if reduction == "mean" else 1
     each = reduction == "none"
 
     def backward(dy: Array) -> Array:
-        dx = np.empty((rows, V), dtype)
-        scale = np.ascontiguousarray(dy.reshape(-1) if each else np.broadcast_to(dy / divisor, 1), dtype)
-        backward_of(worker, x, target, label_smoothing, saved, scale, dx, memory_for(dtype, threads), threads)
-        return dx.reshape(logits.shape)
+        dx = np.empty(shape, dtype)
+        scale = np.ascontiguousarray(dy).reshape(-1) if each else np.full(1, dy / divisor, dtype)
+        backward_of(
+            worker, x, target, label_smoothing, saved, scale, dx.reshape(rows, V), memory_for(dtype, threads), threads
+        )
+        return dx
 
-    return losses.reshape(targets.shape) if each else losses.sum() / dtype.type(divisor), backward
+    return losses.reshape(targets.shape) if each else dtype.type(total / divisor), backward
+
+
+@kernel(int64(array(int64, 1, writes=True), int64, int64))
+def mark_ignored(targets, V, ignore_index):
+    """Ignored targets become -1; returns how many are left, or -1 if one of them is not in 0 ... V - 1."""
+    counted = 0
+    for i in range(len(targets)):
+        if targets[i] == ignore_index:
+            targets[i] = -1
+        elif targets[i] < 0 or targets[i] >= V:
+            return -1
+        else:
+            counted += 1
+    return counted
 
 
 @Worker
@@ -66,33 +81,42 @@ def loss_rows(memory, args, task):
     like, rows, V = memory[0], args[0], args[1]
     size, each = size_of(like), max(1, ELEMENTS // V)
     epsilon, targets = cast(like, real(args[2])), elements(args[0], args[4], rows)
-    losses, one = elements(like, args[5], rows), cast(like, 1)
-    for i in range(task * each, min(rows, (task + 1) * each)):
-        if targets[i] < 0:  # ignored: not read
+    losses, saved, zero = elements(like, args[5], rows), elements(like, args[6], 2 * rows), cast(like, 0)
+    first, end = task * each, min(rows, (task + 1) * each)
+    # Loop by loop over the rows of a task, whose results do not wait for each other as those within a row do.
+    for i in range(first, end):
+        if targets[i] >= 0:  # an ignored row is not read
+            x, top = elements(like, args[3] + i * V * size, V), cast(like, -np.inf)
+            for j in range(V):
+                top = maximum(top, x[j])
+            saved[2 * i] = top if abs(top) < np.inf else zero
+    for i in range(first, end):
+        total = cast(like, 1)
+        if targets[i] >= 0:
+            x, top, total = elements(like, args[3] + i * V * size, V), saved[2 * i], zero
+            for j in range(V):
+                total += exp(minus(x[j], top))
+        saved[2 * i + 1] = total if total != 0 else cast(like, 1)
+    for i in range(first, end):
+        losses[i] = log(saved[2 * i + 1])
+    for i in range(first, end):
+        if targets[i] < 0:
             losses[i] = 0
             continue
-        x, saved = elements(like, args[3] + i * V * size, V), elements(like, args[6] + i * 2 * size, 2)
-        top = cast(like, -np.inf)
-        for j in range(V):
-            top = x[j] if x[j] > top else top
-        top = top if abs(top) < np.inf else cast(like, 0)
-        total = mean = cast(like, 0)
-        for j in range(V):
-            total += exp(x[j] - top)
-        total = one if total == 0 else total
-        loss = np.log(total) - (x[targets[i]] - top)
+        x, top, mean, loss = elements(like, args[3] + i * V * size, V), saved[2 * i], zero, losses[i]
+        log_total = loss
+        loss = minus(loss, minus(x[targets[i]], top))
         if epsilon > 0:
             for j in range(V):
-                mean += x[j] - top
+                mean += minus(x[j], top)
             if loss < np.inf:  # (an infinite loss stays one: reordered, the next line could make it inf - inf)
-                loss = (one - epsilon) * loss + epsilon * (np.log(total) - mean / cast(like, V))
+                loss = (cast(like, 1) - epsilon) * loss + epsilon * (log_total - mean / cast(like, V))
         losses[i] = loss
-        saved[0], saved[1] = top, total
 
 
 @kernel(
     *for_dtypes(
-        lambda T: void(
+        lambda T: float64(
             int64, array(T, 2), array(int64, 1), float64, array(T, 1, writes=True), array(T, 2, writes=True),
             array(T, 2, writes=True), int64,
         )
@@ -102,6 +126,10 @@ def cross_entropy_forward(worker, x, targets, smoothing, losses, saved, memory, 
     rows, V = x.shape
     args = np.array([rows, V, bits(smoothing), address(x), address(targets), address(losses), address(saved)])
     share(worker, memory, args, -(-rows // max(1, ELEMENTS // V)), threads)
+    total = 0.0
+    for i in range(rows):
+        total += losses[i]
+    return total
 
 
 @Worker
@@ -120,7 +148,7 @@ def gradient_rows(memory, args, task):
         top, factor = saved[0], one / saved[1]
         smooth = epsilon / cast(like, V)
         for j in range(V):
-            dx[j] = (exp(x[j] - top) * factor - smooth) * scale  # term 1 - term 3
+            dx[j] = (exp(minus(x[j], top)) * factor - smooth) * scale  # term 1 - term 3
         dx[targets[i]] -= (one - epsilon) * scale  # term 2
 
 

@@ -1,4 +1,4 @@
-"""layer_norm, fast: contract and mathematics are in ops/normalization.py; the terms have its numbers."""
+"""layer_norm and rms_norm, fast: contract and mathematics are in ops/normalization.py; the terms have its numbers."""
 # mypy: allow-untyped-defs, no-check-untyped-defs
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from minitx.kernels.compile import Worker, array, exact, for_dtypes, kernel
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import address, bits, cast, elements, real, size_of
+from minitx.kernels.vectormath import max_nan
 
 Array = np.ndarray[Any, Any]
 
@@ -40,13 +41,14 @@ def layer_norm(
 
     def backward(dy: Array, need: Any) -> tuple[Array | None, ...]:
         dy = np.ascontiguousarray(dy).reshape(rows, n)
-        dx = np.empty((rows, n), dtype)
+        dx = np.empty(shape, dtype)
         sums = np.empty((-(-rows // ROWS), 2, n), dtype)  # per task: Σ dy x̂ and Σ dy
         dweight, dbias = np.empty(n, dtype), np.empty(n, dtype)
         backward_of(
-            worker, dy, x_rows, gain, statistics, dx, sums, dweight, dbias, memory_for(dtype, threads), threads
-        )
-        return dx.reshape(shape), None if weight is None else dweight, None if bias is None else dbias
+            worker, dy, x_rows, gain, statistics, dx.reshape(rows, n), sums, dweight, dbias,
+            memory_for(dtype, threads), threads,
+        )  # fmt: skip
+        return dx, None if weight is None else dweight, None if bias is None else dbias
 
     return y.reshape(shape), backward
 
@@ -72,17 +74,16 @@ def forward_rows(memory, args, task):
     for i in range(task * ROWS, min(rows, (task + 1) * ROWS)):
         x, y = elements(like, args[3] + i * n * size, n), elements(like, args[6] + i * n * size, n)
         statistics = elements(like, args[7] + i * 3 * size, 3)
-        mean = rest = variance = cast(like, 0)
+        zero = mean = rest = square = cast(like, 0)
         for j in range(n):
             mean += x[j]
         mean /= count
         for j in range(n):
-            rest += centred(x[j], mean, cast(like, 0))
+            c = centred(x[j], mean, zero)
+            rest += c
+            square += c * c
         rest /= count  # the mean was rounded at the size of x; what is left of it is seen at the size of x - μ
-        for j in range(n):
-            c = centred(x[j], mean, rest)
-            variance += c * c
-        r = cast(like, 1) / np.sqrt(variance / count + eps)
+        r = cast(like, 1) / np.sqrt(max_nan(square / count - rest * rest, zero) + eps)
         for j in range(n):
             y[j] = centred(x[j], mean, rest) * r * gain[j] + shift[j]
         statistics[0], statistics[1], statistics[2] = mean, rest, r
@@ -151,3 +152,104 @@ def layer_norm_backward(worker, dy, x, gain, statistics, dx, sums, dgain, dshift
         for j in range(n):
             dgain[j] += sums[t, 0, j]
             dshift[j] += sums[t, 1, j]
+
+
+# ---------------------------------------------------------------------- rms_norm
+
+
+def rms_norm(
+    x: Array, weight: Array | None = None, eps: float = 1e-6, *, offset: float = 0.0
+) -> tuple[Array, Callable[..., Any]]:
+    """y = (offset + w) x / ρ. Saved: x itself, and 1/ρ, one number a row."""
+    n = x.shape[-1] if x.ndim else 0
+    if not (x.ndim and x.dtype in NONE and x.size and eps >= 0 and _fits(weight, x, n)):
+        return NotImplemented  # type: ignore[no-any-return]
+    dtype, shape = x.dtype, x.shape
+    rows = math.prod(shape[:-1])
+    x_rows = np.ascontiguousarray(x).reshape(rows, n)
+    gain = np.ones(n, dtype) if weight is None else weight + float(offset) if offset else weight
+    y, inverse = np.empty((rows, n), dtype), np.empty(rows, dtype)
+    threads = threads_for(0.3 * x.size)
+    worker, backward_of = rms_backward_rows[dtype], rms_norm_backward[dtype]
+    rms_norm_forward[dtype](rms_rows[dtype], x_rows, gain, eps, y, inverse, memory_for(dtype, threads), threads)
+
+    def backward(dy: Array, need: Any) -> tuple[Array | None, ...]:
+        dy = np.ascontiguousarray(dy).reshape(rows, n)
+        dx = np.empty(shape, dtype)
+        sums, dweight = np.empty((-(-rows // ROWS), n), dtype), np.empty(n, dtype)  # per task: Σ dy x̂
+        backward_of(
+            worker, dy, x_rows, gain, inverse, dx.reshape(rows, n), sums, dweight, memory_for(dtype, threads), threads
+        )
+        return dx, None if weight is None else dweight
+
+    return y.reshape(shape), backward
+
+
+@Worker
+def rms_rows(memory, args, task):
+    like, rows, n = memory[0], args[0], args[1]
+    size, count = size_of(like), cast(like, n)
+    eps = cast(like, real(args[2]))
+    gain, inverse = elements(like, args[4], n), elements(like, args[6], rows)
+    for i in range(task * ROWS, min(rows, (task + 1) * ROWS)):
+        x, y = elements(like, args[3] + i * n * size, n), elements(like, args[5] + i * n * size, n)
+        square = cast(like, 0)
+        for j in range(n):
+            square += x[j] * x[j]
+        r = inverse[i] = cast(like, 1) / np.sqrt(square / count + eps)
+        for j in range(n):
+            y[j] = x[j] * r * gain[j]
+
+
+@kernel(
+    *for_dtypes(
+        lambda T: void(
+            int64, array(T, 2), array(T, 1), float64, array(T, 2, writes=True), array(T, 1, writes=True),
+            array(T, 2, writes=True), int64,
+        )
+    )
+)  # fmt: skip
+def rms_norm_forward(worker, x, gain, eps, y, inverse, memory, threads):
+    rows, n = x.shape
+    args = np.array([rows, n, bits(eps), address(x), address(gain), address(y), address(inverse)])
+    share(worker, memory, args, -(-rows // ROWS), threads)
+
+
+@Worker
+def rms_backward_rows(memory, args, task):
+    like, rows, n = memory[0], args[0], args[1]
+    size, count = size_of(like), cast(like, n)
+    gain, inverse = elements(like, args[4], n), elements(like, args[5], rows)
+    dgain = elements(like, args[7] + task * n * size, n)
+    for j in range(n):
+        dgain[j] = 0
+    for i in range(task * ROWS, min(rows, (task + 1) * ROWS)):
+        dy, x = elements(like, args[2] + i * n * size, n), elements(like, args[3] + i * n * size, n)
+        dx, r = elements(like, args[6] + i * n * size, n), inverse[i]
+        along = cast(like, 0)
+        for j in range(n):
+            xhat = x[j] * r
+            along += dy[j] * gain[j] * xhat
+            dgain[j] += dy[j] * xhat
+        along /= count
+        for j in range(n):
+            dx[j] = (dy[j] * gain[j] - x[j] * r * along) * r  # term 1 - term 2
+
+
+@kernel(
+    *for_dtypes(
+        lambda T: void(
+            int64, array(T, 2), array(T, 2), array(T, 1), array(T, 1), array(T, 2, writes=True),
+            array(T, 2, writes=True), array(T, 1, writes=True), array(T, 2, writes=True), int64,
+        )
+    )
+)  # fmt: skip
+def rms_norm_backward(worker, dy, x, gain, inverse, dx, sums, dgain, memory, threads):
+    rows, n = x.shape
+    args = np.array([rows, n, address(dy), address(x), address(gain), address(inverse), address(dx), address(sums)])
+    share(worker, memory, args, len(sums), threads)
+    for j in range(n):
+        dgain[j] = sums[0, j]
+    for t in range(1, len(sums)):
+        for j in range(n):
+            dgain[j] += sums[t, j]

@@ -30,8 +30,7 @@ def gelu_tanh(x):
     a, b = const(x, 1.5957691216057308, 1.5957691216057308), const(x, 0.044715, 0.044715)  # 2 √(2/π)
     below = max_nan(x, const(x, -40.0, -40.0))
     v = min_nan(below, const(x, 40.0, 40.0))
-    share = vectormath.sigmoid(a * (v + b * v * v * v))
-    other = vectormath.sigmoid(-a * (v + b * v * v * v))  # 1 - share, without cancelling
+    share, other = vectormath.sigmoids(a * (v + b * v * v * v))
     return below * share, share + v * share * other * a * (const(x, 1.0, 1.0) + const(x, 3.0, 3.0) * b * v * v)
 
 
@@ -40,8 +39,8 @@ def silu(x):
     """x σ(x); slope σ(x) + x σ'(x)."""
     below = max_nan(x, const(x, -800.0, -800.0))
     v = min_nan(below, const(x, 800.0, 800.0))
-    share = vectormath.sigmoid(v)
-    return below * share, share + v * share * vectormath.sigmoid(-v)
+    share, other = vectormath.sigmoids(v)
+    return below * share, share + v * share * other
 
 
 @exact
@@ -54,5 +53,12 @@ def tanh(x):
 @exact
 def sigmoid(x):
     """σ(x); slope σ(x) σ(-x), which loses nothing at either end."""
-    y = vectormath.sigmoid(x)
-    return y, y * vectormath.sigmoid(-x)
+    y, other = vectormath.sigmoids(x)
+    return y, y * other
+
+
+@exact
+def erf(x):
+    """erf(x); slope 2/√π exp(-x²)."""
+    near = min_nan(max_nan(x, const(x, -28.0, -28.0)), const(x, 28.0, 28.0))  # x² is finite, exp(-28²) is 0
+    return vectormath.erf(x), const(x, 1.1283791670955126, 1.1283791670955126) * vectormath.exp(-near * near)

@@ -1,4 +1,4 @@
-"""exp, tanh, erf, Φ and σ as plain arithmetic: no branches and no library calls, so that loops that use them vectorise.
+"""exp, log, tanh, erf, Φ and σ as plain arithmetic: no branches or library calls, so that loops with them vectorise.
 
 Inside a kernel `np.exp` is a call of the C library, one number at a time (a GELU written so took 6 ns an element). Each
 function here is for float32 and float64, by its argument's type, and keeps to it. Largest errors measured, in units in
@@ -6,6 +6,7 @@ the last place of the result (sampled densely; `pytest -m slow` tries every 31st
 
                   float32   float64
     exp             1.01      1.0
+    log             2.0       2.0     of a positive number that is not subnormal
     sigmoid         2.1       2.0
     tanh            2.3       3.0
     erf             2.4       2.0
@@ -27,6 +28,9 @@ from numba import types
 
 from minitx.kernels.compile import exact, intrinsic
 from minitx.kernels.erfc import E32, E64, END32, END64, P32, P64, K
+from minitx.kernels.tile import BITS
+
+AVX512 = BITS == 512
 
 # ---------------------------------------------------------------------- what NumPy has no word for
 
@@ -77,6 +81,39 @@ def power_of_two(typingctx: Any, n: Any, like: Any) -> Any:
 
 
 @intrinsic
+def exponent(typingctx: Any, x: Any) -> Any:
+    """n of x = 2^n m, √½ <= m < √2, for a positive x of the normal range, as a number of its type; `mantissa` is m.
+
+    The bits of √½ taken from those of x leave n in the exponent's place, and what m has more than √½ below.
+    """
+    integer, root, shift, _ = _halves(x)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        above = builder.sub(builder.bitcast(args[0], integer), integer(root))
+        return builder.sitofp(builder.ashr(above, integer(shift)), args[0].type)
+
+    return x(x), codegen
+
+
+@intrinsic
+def mantissa(typingctx: Any, x: Any) -> Any:
+    integer, root, _, digits = _halves(x)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        above = builder.sub(builder.bitcast(args[0], integer), integer(root))
+        return builder.bitcast(builder.add(builder.and_(above, integer(digits)), integer(root)), args[0].type)
+
+    return x(x), codegen
+
+
+def _halves(x: Any) -> tuple[Any, int, int, int]:
+    """The type of the bits, √½ as bits, where the exponent begins, the digits below it."""
+    single = x == types.float32
+    shift = 23 if single else 52
+    return ir.IntType(32 if single else 64), 0x3F3504F3 if single else 0x3FE6A09E667F3BCD, shift, (1 << shift) - 1
+
+
+@intrinsic
 def copysign(typingctx: Any, x: Any, sign: Any) -> Any:
     """|x| with the sign of `sign`, which a zero has too."""
 
@@ -87,10 +124,68 @@ def copysign(typingctx: Any, x: Any, sign: Any) -> Any:
     return x(x, x), codegen
 
 
+@intrinsic
+def last_digits(typingctx: Any, t: Any) -> Any:
+    """The integer n in the last digits of t = 1.5 2^23 + n (2^52 for float64); for a NaN any integer."""
+    single = t == types.float32
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = builder.bitcast(args[0], ir.IntType(32 if single else 64))
+        return builder.sub(bits, bits.type(0x4B400000)) if single else builder.trunc(bits, ir.IntType(32))
+
+    return types.int32(t), codegen
+
+
+@intrinsic
+def maximum(typingctx: Any, a: Any, b: Any) -> Any:
+    """The larger of two numbers, or NaN. (A loop with `if x > top` takes one number at a time: NaN is in the way.)"""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        of_two = ir.FunctionType(args[0].type, [args[0].type] * 2)
+        larger = builder.module.declare_intrinsic("llvm.maximum", [args[0].type], of_two)
+        return builder.call(larger, args, fastmath=("nsz",))
+
+    return a(a, a), codegen
+
+
+@intrinsic
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c, rounded once, on every CPU."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        of_three = ir.FunctionType(args[0].type, [args[0].type] * 3)
+        return builder.call(builder.module.declare_intrinsic("llvm.fma", [args[0].type], of_three), args)
+
+    return a(a, b, c), codegen
+
+
+@intrinsic
+def times_power_of_two(typingctx: Any, y: Any, n: Any) -> Any:
+    """y 2^n, which may be subnormal, or finite though 2^n is not: AVX-512 has an instruction for it.
+
+    Elsewhere in two halves, which is enough for |n| < 1000 (200 in float32).
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        y, n = args
+        if AVX512:
+            ldexp = ir.FunctionType(y.type, [y.type, n.type])
+            return builder.call(builder.module.declare_intrinsic("llvm.ldexp", [y.type, n.type], ldexp), args)
+        integer, bias, shift = (32, 127, 23) if signature.args[0] == types.float32 else (64, 1023, 52)
+        half = builder.ashr(n, n.type(1))
+        for e in (half, builder.sub(n, half)):
+            e = builder.sext(e, ir.IntType(integer)) if integer == 64 else e
+            power = builder.shl(builder.add(e, e.type(bias)), e.type(shift))
+            y = builder.fmul(y, builder.bitcast(power, y.type))
+        return y
+
+    return y(y, types.int32), codegen
+
+
 # ---------------------------------------------------------------------- exp
 #
 # x = n ln2 + r with |r| <= ln2 / 2, so e^x = 2^n e^r. ln2 is taken away in two pieces, the first with so few digits
-# that n times it is exact. 2^n is applied in two halves, for results that are subnormal, or finite though n = 128.
+# that n times it is exact.
 
 # (e^r - 1 - r) / r²: Cephes' expf; for float64 the Taylor series 1/2! + r/3! + ..., short on so small an interval.
 SERIES = polynomial(
@@ -103,10 +198,12 @@ SERIES = polynomial(
 
 @exact
 def reduce(x):
-    """x = n ln2 + r. A NaN passes into r; n is an integer and cannot hold it."""
-    n = np.rint((x if x == x else const(x, 0.0, 0.0)) * const(x, 1.4426950408889634, 1.4426950408889634))
+    """x = n ln2 + r, for |x| < 2000. Beside a number with 1.5 2^23 (2^52) in front n has no digits behind the point."""
+    shift = const(x, 12582912.0, 6755399441055744.0)
+    t = x * const(x, 1.4426950408889634, 1.4426950408889634) + shift
+    n = t - shift
     r = x - n * const(x, 0.693359375, 6.93147180369123816490e-01)
-    return n, r - n * const(x, -2.12194440e-4, 1.90821492927058770002e-10)
+    return last_digits(t), r - n * const(x, -2.12194440e-4, 1.90821492927058770002e-10)
 
 
 @exact
@@ -114,19 +211,27 @@ def exp(x):
     """e^x."""
     x = max_nan(x, const(x, -104.0, -746.0))  # beyond, the result is 0
     x = min_nan(x, const(x, 89.0, 710.0))  # and here inf
-    t, r = reduce(x)
-    y = (SERIES(r) * (r * r) + r) + const(x, 1.0, 1.0)
-    n = np.int32(t)
-    half = np.int32(n >> 1)
-    return y * power_of_two(half, x) * power_of_two(np.int32(n - half), x)
+    n, r = reduce(x)
+    return times_power_of_two(exp_near_0(r), n)
+
+
+@exact
+def exp_near_0(r):
+    return (SERIES(r) * (r * r) + r) + const(r, 1.0, 1.0)
 
 
 @exact
 def exp_minus_1(x):
     """e^x - 1 = 2^n (e^r - 1) + (2^n - 1), relatively accurate near 0 too; for |x| below 80."""
-    t, r = reduce(x)
-    two_n = power_of_two(np.int32(t), x)
+    n, r = reduce(x)
+    two_n = power_of_two(n, x)
     return two_n * (SERIES(r) * (r * r) + r) + (two_n - const(x, 1.0, 1.0))
+
+
+@exact
+def minus(a, b):
+    """a - b, which the compiler may not regroup with its neighbours: x - max - log becomes noise as x - (max + log)."""
+    return a - b
 
 
 @exact
@@ -138,6 +243,24 @@ def max_nan(x, bound):
 @exact
 def min_nan(x, bound):
     return bound if x > bound else x
+
+
+# ---------------------------------------------------------------------- log
+#
+# x = 2^n m with m between √½ and √2, and with s = (m - 1) / (m + 1) log m = 2 (s + s³/3 + s⁵/5 + ...), s² < 0.03.
+
+ARTANH = polynomial([2 / k for k in range(3, 13, 2)], [2 / k for k in range(3, 27, 2)])  # 2/3 + 2/5 s² + ...
+
+
+@exact
+def log(x):
+    """log x for x > 0 that is not subnormal; inf and NaN stay."""
+    m, n = mantissa(x), exponent(x)
+    s = (m - const(x, 1.0, 1.0)) / (m + const(x, 1.0, 1.0))
+    square = s * s
+    low = s * square * ARTANH(square) + n * const(x, -2.12194440e-4, 1.90821492927058770002e-10)
+    y = n * const(x, 0.693359375, 6.93147180369123816490e-01) + (s + s + low)
+    return y if x < const(x, np.inf, np.inf) else x
 
 
 # ---------------------------------------------------------------------- sigmoid and tanh
@@ -152,6 +275,15 @@ def sigmoid(x):
 
 
 @exact
+def sigmoids(x):
+    """σ(x) and σ(-x) = 1 - σ(x)."""
+    e = exp(-abs(x))
+    larger = const(x, 1.0, 1.0) / (const(x, 1.0, 1.0) + e)
+    smaller = e * larger
+    return (smaller, larger) if x < const(x, 0.0, 0.0) else (larger, smaller)
+
+
+@exact
 def tanh(x):
     """(e^2x - 1) / (e^2x + 1)."""
     a = min_nan(abs(x), const(x, 10.0, 20.0))  # from here on tanh is 1
@@ -161,25 +293,28 @@ def tanh(x):
 
 # ---------------------------------------------------------------------- erf and Φ; erfc.py tells the method
 
-SCALED_ERFC = polynomial(P32, P64)  # (1 + 2a) exp(a²) erfc(a), in t = (a - K) / (a + K)
+# (1 + 2a) exp(a²) erfc(a) / 2, in t = (a - K) / (a + K)
+HALF_SCALED_ERFC = polynomial([c / 2 for c in P32], [c / 2 for c in P64])
 ERF_NEAR_0 = polynomial(E32, E64)  # erf(x) / x in x²
 
 
 @exact
-def scaled_erfc(a):
-    """exp(a²) erfc(a) for a >= 0."""
+def half_scaled_erfc(a):
+    """exp(a²) erfc(a) / 2 for a >= 0."""
     k, one = const(a, K, K), const(a, 1.0, 1.0)
-    return SCALED_ERFC((a - k) / (a + k)) / (one + a + a)
+    return HALF_SCALED_ERFC((a - k) / (a + k)) / (one + a + a)
 
 
 @exact
 def exp_minus_square(a, half):
-    """exp(-a²), or exp(-a²/2) with `half` = 1/2. a² is rounded, exp multiplies that error by a²; `rest` is it."""
+    """exp(-a²), or exp(-a²/2) with `half` = 1/2; the exponent is at least -110 (-800).
+
+    a² is rounded, and exp would multiply that error by a²; `rest` is it.
+    """
     square = a * a
-    head = np.rint(a * const(a, 16.0, 16.0)) * const(a, 0.0625, 0.0625)  # few digits: its square is exact
-    rest = (head * head - square) + (a - head) * (a + head)
-    e = exp(-square * half)
-    return e - e * (rest * half)
+    rest = fma(a, a, -square)
+    n, r = reduce(-square * half)
+    return times_power_of_two(exp_near_0(r - rest * half), n)
 
 
 @exact
@@ -189,15 +324,15 @@ def erf(x):
     near = min_nan(a, const(a, 0.5, 0.5))
     small = near * ERF_NEAR_0(near * near)
     b = min_nan(a, const(a, END32, END64))
-    far = const(a, 1.0, 1.0) - exp_minus_square(b, const(a, 1.0, 1.0)) * scaled_erfc(b)
+    far = const(a, 1.0, 1.0) - const(a, 2.0, 2.0) * exp_minus_square(b, const(a, 1.0, 1.0)) * half_scaled_erfc(b)
     return copysign(small if a <= const(a, 0.5, 0.5) else far, x)
 
 
 @exact
 def normal(x):
     """Φ(x) = erfc(-x/√2) / 2, the share of a standard normal distribution below x, and its density φ(x)."""
-    a = min_nan(abs(x), const(x, 15.0, 40.0))
+    a = min_nan(abs(x), const(x, 14.5, 39.5))  # beyond, the tail is 0
     e = exp_minus_square(a, const(x, 0.5, 0.5))
-    tail = const(x, 0.5, 0.5) * e * scaled_erfc(a * const(x, 0.7071067811865476, 0.7071067811865476))
+    tail = e * half_scaled_erfc(a * const(x, 0.7071067811865476, 0.7071067811865476))
     share = const(x, 1.0, 1.0) - tail if x > const(x, 0.0, 0.0) else tail
     return share, e * const(x, 0.3989422804014327, 0.3989422804014327)

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from minitx.leaf import claim
 from minitx.ops.checks import number
-from minitx.optim.optimizer import Group, Optimizer
+from minitx.optim import fast
+from minitx.optim.optimizer import Group, Job, Optimizer
 from minitx.tensor import Array
 
 
@@ -44,6 +46,7 @@ class Adam(Optimizer):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
     remembers = ("step", "m", "v")
+    decoupled = False  # is the decay a step of its own, or a part of the gradient?
 
     def check(self, group: Group) -> None:
         super().check(group)
@@ -61,6 +64,33 @@ class Adam(Optimizer):
         if decay:
             g = g + decay * value
         _move(value, g, state, group)
+
+    def together(self, group: Group, todo: list[Job]) -> list[Job]:
+        """`update` in one call of kernels/optimizer.py, for all parameters that have been stepped equally often."""
+        kernel = fast.kernels()
+        if kernel is None or type(self).update not in (Adam.update, AdamW.update):
+            return todo
+        alike: dict[int, list[tuple[Job, dict[str, Any]]]] = {}
+        for job in todo:
+            state = self.state.get(job[0]) or self.state.setdefault(job[0], _start(job[1]._data))
+            alike.setdefault(state["step"] + 1, []).append((job, state))
+        rest: list[Job] = []
+        lr, (beta1, beta2) = group["lr"], group["betas"]
+        for t, pairs in alike.items():
+            _, ps, gs, decays = zip(*[job for job, _ in pairs])
+            states = [state for _, state in pairs]
+            done = kernel.adam(
+                claim(ps), gs, [state["m"] for state in states], [state["v"] for state in states],
+                [1 - lr * decay for decay in decays] if self.decoupled else [1.0] * len(ps),
+                [0.0] * len(ps) if self.decoupled else decays,
+                lr / (1 - beta1**t), beta1, beta2, math.sqrt(1 - beta2**t), group["eps"],
+            )  # fmt: skip
+            if not done:
+                rest += [job for job, _ in pairs]
+                continue
+            for state in states:
+                state["step"] = t
+        return rest
 
 
 class AdamW(Adam):
@@ -88,6 +118,8 @@ class AdamW(Adam):
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay)
 
+    decoupled = True
+
     def update(self, value: Array, g: Array, state: dict[str, Any], group: Group, decay: float) -> None:
         if decay:
             value *= 1 - group["lr"] * decay  # the step that follows does not depend on p, so the order is free
@@ -98,7 +130,7 @@ def _move(value: Array, g: Array, state: dict[str, Any], group: Group) -> None:
     """p ← p - η m̂ / (√v̂ + ε), in place; m and v have the parameter's dtype."""
     beta1, beta2 = group["betas"]
     if not state:
-        state.update(step=0, m=np.zeros_like(value), v=np.zeros_like(value))
+        state.update(_start(value))
     state["step"] += 1
     t, m, v = state["step"], state["m"], state["v"]
     m *= beta1
@@ -112,3 +144,7 @@ def _move(value: Array, g: Array, state: dict[str, Any], group: Group) -> None:
     np.divide(m, root, out=root)
     root *= group["lr"] / (1 - beta1**t)
     value -= root
+
+
+def _start(value: Array) -> dict[str, Any]:
+    return {"step": 0, "m": np.zeros_like(value), "v": np.zeros_like(value)}

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
 
 from minitx.ops.checks import number
-from minitx.optim.optimizer import named
+from minitx.optim import fast
+from minitx.optim.optimizer import Optimizer, named
+from minitx.tensor import Tensor
 
 
 def clip_grad_norm(parameters: Any, max_norm: float) -> float:
@@ -28,7 +31,11 @@ def clip_grad_norm(parameters: Any, max_norm: float) -> float:
     """
     if not number(max_norm, "max_norm") >= 0:
         raise ValueError(f"max_norm is not negative (that would turn the gradients round), not {max_norm}")
-    with_gradient = [(name, p, p.grad) for name, p in named(parameters) if p.grad is not None and p.grad.size]
+    pairs = parameters.named_parameters() if isinstance(parameters, Optimizer) else named(parameters)
+    having = [(name, p) for name, p in pairs if p.grad is not None and p.grad.size]
+    if (done := _compiled([p for _, p in having], max_norm)) is not None:
+        return done
+    with_gradient = [(name, p, p.grad) for name, p in having if p.grad is not None]
     largest = [max(float(g.max()), -float(g.min())) for _, _, g in with_gradient]  # NaN if any is NaN
     if bad := [name for (name, _, _), top in zip(with_gradient, largest) if not math.isfinite(top)]:
         raise FloatingPointError(f"the gradient is not finite in {', '.join(bad)}; no gradient was changed")
@@ -47,4 +54,30 @@ def clip_grad_norm(parameters: Any, max_norm: float) -> float:
         for _, p, g in with_gradient:
             # a new array: whoever holds the old one keeps what it was
             p.grad = np.asarray(g / top * (float(max_norm) / length) if tiny else g * factor)
+    return norm
+
+
+def _compiled(parameters: list[Tensor], max_norm: float) -> float | None:
+    """The same by kernels/optimizer.py; None where there is none, and for a norm that needs care or is an error."""
+    kernel = fast.kernels()
+    if kernel is None or not parameters:
+        return None
+    # Where nobody else holds the gradient, it need not become a new array. (2: the parameter and the call)
+    alone = [sys.getrefcount(p._grad) == 2 for p in parameters]
+    gradients: Any = [p._grad for p in parameters]
+    squares = kernel.sum_of_squares(gradients)
+    if not 1e-290 < squares < 1e290:
+        return None
+    norm = math.sqrt(squares)
+    factor = float(max_norm) / (norm + 1e-6)
+    if factor < 1e-30:
+        return None
+    if factor < 1:
+        scaled = [
+            g if ours and g.base is None and g.flags.writeable else np.empty_like(g)
+            for g, ours in zip(gradients, alone)
+        ]
+        kernel.scale(gradients, factor, scaled)
+        for p, g in zip(parameters, scaled):
+            p._grad = g
     return norm

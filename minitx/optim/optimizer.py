@@ -16,6 +16,8 @@ from minitx.ops.checks import is_whole, number
 from minitx.tensor import Array, Tensor
 
 Group = dict[str, Any]
+Job = tuple[str, Tensor, Array, float]  # a parameter that is to be stepped: name, Tensor, gradient, weight decay
+NOTHING: dict[str, Any] = {}
 
 
 class Optimizer:
@@ -74,21 +76,29 @@ class Optimizer:
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
-        for name, p in self.named_parameters():  # before anything changes
-            for key, array in self.state.get(name, {}).items():
-                if isinstance(array, np.ndarray) and array.dtype != p.dtype:
-                    raise TypeError(
-                        f"{name} is {p.dtype} now, and {key} of this optimizer is {array.dtype}: cast the model first, "
-                        "then make the optimizer"
-                    )
-        for group in self.groups:
+        for group in self.groups:  # before anything changes
             for name, p in zip(group["names"], group["params"]):
-                g = p.grad
-                if g is None:
-                    continue
-                decay = group["weight_decay"] if getattr(p, "decay", True) else 0.0
+                dtype = p._data.dtype
+                for key, array in self.state.get(name, NOTHING).items():
+                    if type(array) is np.ndarray and array.dtype is not dtype and array.dtype != dtype:
+                        raise TypeError(
+                            f"{name} is {dtype} now, and {key} of this optimizer is {array.dtype}: cast the model "
+                            "first, then make the optimizer"
+                        )
+        for group in self.groups:
+            decay = group["weight_decay"]
+            todo = [
+                (name, p, g, decay if getattr(p, "decay", True) else 0.0)
+                for name, p in zip(group["names"], group["params"])
+                if (g := p.grad) is not None
+            ]
+            for name, p, g, its_decay in self.together(group, todo):
                 with p.writing() as value:
-                    self.update(value, g, self.state.setdefault(name, {}), group, decay)
+                    self.update(value, g, self.state.setdefault(name, {}), group, its_decay)
+
+    def together(self, group: Group, todo: list[Job]) -> list[Job]:
+        """Do what one kernel call can do for all, and return the rest, which `update` does one by one."""
+        return todo
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients; or, with `set_to_none=False`, set them to zeros, which `step` then applies."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitx.data.batch import Batch, encoder_decoder, pad
-from minitx.generation.greedy import evaluating, greedy
+from minitx.generation import evaluating, greedy
 from minitx.ops import cross_entropy
 from minitx.tasks.base import Task
 from minitx.tasks.evaluation import Count, Evaluation

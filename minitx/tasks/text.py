@@ -13,7 +13,7 @@ from minitx.data.batch import Batch, language_model
 from minitx.data.files import read_text
 from minitx.data.split import TENTH
 from minitx.data.tokenizer import CharTokenizer
-from minitx.generation.greedy import drawn, evaluating, greedy
+from minitx.generation import evaluating, generate
 from minitx.models.config import TransformerConfig
 from minitx.ops import cross_entropy
 from minitx.tasks.base import Task
@@ -104,10 +104,11 @@ class TextTask(Task):
         tail = self.text[self.cut :]
         starts = [min(last, 1 + tail.find(" ", at)) for at in np.linspace(0, last, n).astype(int)]  # where words begin
         rows = self.tail[np.array(starts)[:, None] + np.arange(prompt + length)]
-        pick = drawn(np.random.default_rng(2017), TEMPERATURE)
-        said = greedy(model, rows[:, :prompt], max_new=length, pick=pick)
+        said = generate(
+            model, rows[:, :prompt], self.tokenizer, max_new=length, slide=True, temperature=TEMPERATURE, seed=2017
+        )
         text = self.tokenizer.decode
-        return [(text(row[:prompt]), text(row[prompt:]), text(new)) for row, new in zip(rows, said)]
+        return [(text(row[:prompt]), text(row[prompt:]), str(new.text)) for row, new in zip(rows, said)]
 
     def describe(self) -> str:
         return (

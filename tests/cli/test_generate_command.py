@@ -4,6 +4,8 @@ import io
 import pytest
 from tiny import TINY
 
+from minitx.training import load_model, save_model
+
 for library in ("safetensors", "matplotlib"):
     pytest.importorskip(library, reason=f"{library} is not installed")
 
@@ -48,7 +50,9 @@ def test_a_source_longer_than_the_positions(run, refuse):
 
 
 def test_without_a_vocabulary(refuse, language_model):
+    save_model(language_model.parent / "without", load_model(language_model).model)
+    assert "has no tokenizer.json" in refuse("generate", language_model.parent / "without", "abc")
     (language_model / "tokenizer.json").unlink()
-    assert "has no tokenizer.json" in refuse("generate", language_model, "abc")
+    assert "tokenizer.json" in refuse("generate", language_model, "abc")
     (language_model / "tokenizer.json").write_text("{}", encoding="utf-8")
     assert "tokenizer.json" in refuse("generate", language_model, "abc")

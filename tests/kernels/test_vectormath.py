@@ -154,3 +154,22 @@ def test_every_float32(name):
             x = x[x > -12.5]
         if x.size:
             assert worst(name, x) <= limit, hex(start)
+
+
+@kernel(*MAPS)
+def map_log(x, y):
+    for i in range(len(x)):
+        y[i] = vectormath.log(x[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_log(dtype):
+    """Of positive numbers of the normal range, as a sum of exponentials is."""
+    rng, info = np.random.default_rng(0), np.finfo(dtype)
+    ends = np.array([info.smallest_normal, info.max, 1.0, 2.0, math.sqrt(0.5)])
+    near_1 = np.concatenate([1 + rng.uniform(-1e-3, 1e-3, 100_000), rng.uniform(0.4, 3, 100_000)])
+    x = np.concatenate([ends, near_1, 10.0 ** rng.uniform(-37, 38, 200_000)]).astype(dtype)
+    expected = np.log(x.astype(np.longdouble))
+    unit = np.spacing(np.abs(expected.astype(dtype)))
+    assert (np.abs(apply(map_log, x) - expected) <= 2.5 * unit).all()
+    np.testing.assert_array_equal(apply(map_log, np.array([1.0, np.inf, np.nan], dtype)), [0, np.inf, np.nan])

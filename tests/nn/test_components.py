@@ -37,10 +37,10 @@ class Cache:
     def __init__(self):
         self.k = self.v = None
 
-    def append(self, k, v):
+    def append(self, k, v, mask):
         self.k = k if self.k is None else concatenate(self.k, k, axis=2)
         self.v = v if self.v is None else concatenate(self.v, v, axis=2)
-        return self.k, self.v
+        return self.k, self.v, mask, None
 
 
 # ---------------------------------------------------------------------- RMSNorm, gates, segments

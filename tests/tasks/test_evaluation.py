@@ -44,7 +44,10 @@ def test_without_exact_match_the_score_is_minus_the_loss():
 class Oracle:
     """An encoder-decoder that reads the answer off the task; where `wrong(source)`, its last symbol is another."""
 
-    config = SimpleNamespace(architecture="encoder-decoder", max_length=64)
+    config = SimpleNamespace(
+        architecture="encoder-decoder", head="language-model", max_length=64, rope_scaling=None,
+        attention_kernel="linear",  # it has no keys that could be cached
+    )  # fmt: skip
     training = False
 
     def __init__(self, task, wrong=lambda source: False):
@@ -63,14 +66,18 @@ class Oracle:
         return self
 
     def encode(self, ids, mask=None):
-        return [tuple(row[: n - 1]) for row, n in zip(ids, mask.lengths)]
+        memory = np.empty(len(ids), object)
+        memory[:] = [tuple(row[: n - 1]) for row, n in zip(ids, mask.lengths)]
+        return memory
 
-    def decode(self, target_ids, memory, memory_mask=None):
+    def decode(self, target_ids, memory, memory_mask=None, positions=None, last=None):
         T = target_ids.shape[1]
         logits = np.zeros((len(memory), T, self.vocabulary))
         for row, source in zip(logits, memory):
             for t, i in enumerate(self.answers[source][:T]):
                 row[t, i] = 50
+        if last is not None:
+            logits = logits[np.arange(len(memory)), last][:, None]
         return SimpleNamespace(logits=Tensor(logits))
 
     def __call__(self, ids, target_ids, mask=None, target_mask=None):
@@ -131,10 +138,15 @@ def test_text_is_scored_by_its_loss_in_nats_and_bits(tmp_path):
     task = get_task("text", file=path, context=16)
 
     class Uniform(Oracle):
-        config = SimpleNamespace(architecture="decoder", max_length=16)
+        config = SimpleNamespace(
+            **vars(Oracle.config) | {"architecture": "decoder", "max_length": 16, "vocab_size": len(task.tokenizer)}
+        )
 
         def __init__(self):
             pass
+
+        def decode(self, ids, memory, *, last, **options):
+            return SimpleNamespace(logits=Tensor(np.zeros((len(ids), 1, len(task.tokenizer)))))
 
         def __call__(self, ids, mask=None):
             return SimpleNamespace(logits=Tensor(np.zeros((*ids.shape, len(task.tokenizer)))))

@@ -4,7 +4,7 @@ import pytest
 
 from minitx import masks
 from minitx.data import EOS, CharTokenizer
-from minitx.generation import answer, drawn, evaluating, greedy
+from minitx.generation import answer, evaluating, greedy
 from minitx.models import Transformer, TransformerConfig
 from minitx.settings import current
 
@@ -198,26 +198,6 @@ def test_nothing_to_do(make):
 def test_bad_arguments(ids, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         greedy(decoder(), ids, **({"max_new": 2} | options))
-
-
-@pytest.mark.parametrize("make", [decoder, encoder_decoder])
-def test_drawn_at_a_low_temperature_is_greedy_and_repeats_with_its_generator(make):
-    model = make()
-    ids = prompts(np.random.default_rng(3), [4] * 5)
-    expected = greedy(model, ids, max_new=7, eos=None)
-    cold = greedy(model, ids, max_new=7, eos=None, pick=drawn(np.random.default_rng(5), 1e-9))
-    a, b = (greedy(model, ids, max_new=7, eos=None, pick=drawn(np.random.default_rng(5), 5.0)) for _ in range(2))
-    for i in range(5):
-        np.testing.assert_array_equal(cold[i], expected[i])
-        np.testing.assert_array_equal(a[i], b[i])
-    assert any((x != y).any() for x, y in zip(a, expected))
-
-
-def test_drawn_has_the_probabilities_of_the_softmax():
-    logits = np.log([0.1, 0.6, 0.3])
-    said = drawn(np.random.default_rng(7), 0.5)(np.tile(logits, (40000, 1)))
-    p = np.array([0.01, 0.36, 0.09])  # squared: the temperature is one half
-    np.testing.assert_allclose(np.bincount(said) / 40000, p / p.sum(), atol=0.01)
 
 
 def test_answer_is_from_text_to_text():
