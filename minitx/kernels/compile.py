@@ -109,9 +109,12 @@ class Compiled(dict[Any, Any]):
         self.function = function
         self.kept: list[Any] = []  # an entry point does not keep its code alive, its dispatcher does
         self.seconds = 0.0  # spent on compiling or loading
+        self.refused: set[Any] = set()  # the dtypes for which the compiler has failed: it is not asked twice
 
     def __missing__(self, dtype: Any) -> Any:
         with _lock, sleeping_threads():
+            if dtype in self.refused:
+                raise CannotCompile(self.function.__name__)
             start = time.perf_counter()
             name = f"{self.function.__module__}.{self.function.__name__}-{np.dtype(dtype).name}"
             directory = None if _place() is None else _place() / name  # type: ignore[operator]
@@ -123,6 +126,7 @@ class Compiled(dict[Any, Any]):
             except Exception as error:
                 once(f"a kernel could not be compiled here ({name}: {type(error).__name__}), so what needs it runs on "
                      "the slower NumPy definitions")  # fmt: skip
+                self.refused.add(dtype)
                 raise CannotCompile(name) from error
             finally:
                 config.CACHE_DIR = before

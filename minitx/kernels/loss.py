@@ -32,6 +32,8 @@ def cross_entropy(
         and targets.dtype != np.uint64
         and targets.shape == shape[:-1]
         and type(ignore_index) is int
+        and -(2**63) <= ignore_index < 2**63
+        and isinstance(label_smoothing, int | float)
         and 0 <= label_smoothing <= 1
         and reduction in ("mean", "sum", "none")
     ):

@@ -13,7 +13,7 @@ from minitx.kernels.compile import Worker, array, exact, for_dtypes, kernel
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import address, bits, cast, elements, real, size_of
-from minitx.kernels.vectormath import max_nan
+from minitx.kernels.vectormath import inverse_root, max_nan
 
 Array = np.ndarray[Any, Any]
 
@@ -83,7 +83,7 @@ def forward_rows(memory, args, task):
             rest += c
             square += c * c
         rest /= count  # the mean was rounded at the size of x; what is left of it is seen at the size of x - μ
-        r = cast(like, 1) / np.sqrt(max_nan(square / count - rest * rest, zero) + eps)
+        r = inverse_root(max_nan(square / count - rest * rest, zero) + eps)
         for j in range(n):
             y[j] = centred(x[j], mean, rest) * r * gain[j] + shift[j]
         statistics[0], statistics[1], statistics[2] = mean, rest, r
@@ -196,7 +196,7 @@ def rms_rows(memory, args, task):
         square = cast(like, 0)
         for j in range(n):
             square += x[j] * x[j]
-        r = inverse[i] = cast(like, 1) / np.sqrt(square / count + eps)
+        r = inverse[i] = inverse_root(square / count + eps)
         for j in range(n):
             y[j] = x[j] * r * gain[j]
 

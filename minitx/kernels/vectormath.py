@@ -235,6 +235,12 @@ def minus(a, b):
 
 
 @exact
+def inverse_root(x):
+    """1 / √x. Kernels' own flags allow an estimate and a Newton step, which make NaN of infinity and of subnormals."""
+    return const(x, 1.0, 1.0) / np.sqrt(x)
+
+
+@exact
 def max_nan(x, bound):
     """max(x, bound), and NaN for NaN: a comparison with NaN is false."""
     return bound if x < bound else x

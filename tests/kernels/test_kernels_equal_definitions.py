@@ -231,3 +231,21 @@ def test_pitfall_19_valid_targets_are_counted_right_on_any_number_of_threads():
     total, mean, few = on_threads(losses)
     np.testing.assert_allclose(total / mean, valid, rtol=1e-5)
     np.testing.assert_allclose(few, 3 * np.log(2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-38, 1e-6])
+@pytest.mark.parametrize("scale", [1e-22, 1e-20, 1e20])
+def test_norms_of_tiny_and_of_huge_rows(scale, eps):
+    """The root of a subnormal or infinite variance is taken as NumPy takes it, not by an estimate."""
+    x = (scale * np.array([[1.0, 2.0, 3.0, 5.0], [-1.0, 1.0, 1.0, 2.0]])).astype(np.float32)
+    for op, arguments in ((ops.rms_norm, (x,)), (ops.layer_norm, (x, np.ones(4, np.float32), np.zeros(4, np.float32)))):
+        with np.errstate(all="ignore"):
+            expected = op.definition(*arguments, eps=eps)[0]
+        got = op.kernel(*arguments, eps=eps)[0]
+        np.testing.assert_allclose(got, expected, rtol=2e-3, err_msg=op.name)
+
+
+def test_options_of_the_loss_that_the_kernel_leaves_to_the_definition():
+    logits, targets = np.ones((2, 3), np.float32), np.array([0, 1])
+    for options in ({"ignore_index": 2**70}, {"ignore_index": 1.5}, {"label_smoothing": "a"}):
+        assert loss.cross_entropy(logits, targets, **options) is NotImplemented
