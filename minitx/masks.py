@@ -44,7 +44,7 @@ class Mask:
     def intervals(self, batch: int, T_q: int, T_k: int, query_offset: Offset = None) -> tuple[Array, Array] | None:
         """(lo, hi), int64 (B or 1, T_q): query i of row b sees the keys lo[b, i] <= j < hi[b, i]; 0 <= lo <= hi <= T_k.
 
-        None where the mask is not one interval per query. The last answer is kept: every layer of a model asks the same.
+        None where the mask is not one interval per query. The last answer is kept: the layers of a model ask the same.
         """
         if not (query_offset is None or isinstance(query_offset, int)):
             return self._intervals(batch, T_q, T_k, query_offset)

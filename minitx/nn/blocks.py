@@ -14,7 +14,6 @@ from minitx.nn.module import Module
 from minitx.op import Array
 from minitx.tensor import Tensor
 
-
 CAUSAL = causal()  # one for all blocks: it remembers its last answer
 
 
