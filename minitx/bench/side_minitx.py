@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minitx import set_threads
 from minitx.bench.memory import peak
 from minitx.bench.models import Size, batch
 from minitx.models import Transformer
@@ -14,13 +15,9 @@ from minitx.optim import AdamW, clip_grad_norm
 
 
 def build(what: Sequence[Any], threads: int) -> Callable[[], dict[str, Any]]:
-    size, before = Size(*what), peak()  # what the imports took
-    try:
-        from minitx.kernels.parallel import set_threads
-
-        set_threads(threads)
-    except ImportError:
-        pass  # no numba: the definitions, on NumPy's own threads
+    size = Size(*what)
+    set_threads(threads)
+    before = peak()  # with all imports: numba comes with the first kernel
     model = Transformer(size.config(), rng=np.random.default_rng(0))
     optimizer = AdamW(model, lr=1e-3)
     data = batch(size)

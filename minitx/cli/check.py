@@ -80,8 +80,8 @@ def watched_rows(rows: Iterator[checking.Row], show: bool) -> Iterator[checking.
         print(f"  {mark}  {why}")
     failed = [row.name for row in seen if not row.passed]
     verdict = f"{len(failed)} FAIL: {', '.join(failed)}" if failed else "all pass"
-    rows = "1 row" if len(seen) == 1 else f"{len(seen)} rows"
-    print(f"\n{rows} in {sum(row.seconds for row in seen):.0f} s: {verdict}")
+    many = "1 row" if len(seen) == 1 else f"{len(seen)} rows"
+    print(f"\n{many} in {sum(row.seconds for row in seen):.0f} s: {verdict}")
 
 
 def heading() -> str:

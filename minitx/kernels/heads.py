@@ -1,7 +1,7 @@
-"""self_attention_projections, fast: what it computes is in ops/heads.py. Heads are views into the products."""
+"""Projections to heads, fast: what they compute is in ops/heads.py. Heads are views into the products."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,26 @@ from minitx.kernels.linear import fits, forward, gradients
 from minitx.kernels.matmul import MORE, NOTHING
 
 Array = np.ndarray[Any, Any]
+Heads = tuple[tuple[Array, ...], Callable[..., Any]]
 
 
 def self_attention_projections(
     x: Array, query: Array, query_bias: Array | None, key: Array, key_bias: Array | None, value: Array,
     value_bias: Array | None, heads: int = 1, kv_heads: int = 1,
-) -> tuple[tuple[Array, ...], Callable[..., Any]]:  # fmt: skip
+) -> Heads:  # fmt: skip
     """q, k, v = the heads of x W_qᵀ + b_q, x W_kᵀ + b_k, x W_vᵀ + b_v"""
-    parts = ((query, query_bias, heads), (key, key_bias, kv_heads), (value, value_bias, kv_heads))
+    return _projections(x, ((query, query_bias, heads), (key, key_bias, kv_heads), (value, value_bias, kv_heads)))
+
+
+def key_value_projections(
+    memory: Array, key: Array, key_bias: Array | None, value: Array, value_bias: Array | None, kv_heads: int = 1
+) -> Heads:
+    """k, v = the heads of M W_kᵀ + b_k, M W_vᵀ + b_v"""
+    return _projections(memory, ((key, key_bias, kv_heads), (value, value_bias, kv_heads)))
+
+
+def _projections(x: Array, parts: Sequence[tuple[Array, Array | None, int]]) -> Heads:
+    """The heads of x Wᵀ + b for each (W, b, number of heads)."""
     if x.ndim != 3 or not all(fits(x, w, b) and n > 0 and len(w) % n == 0 for w, b, n in parts):
         return NotImplemented  # type: ignore[no-any-return]
     B, T, n_in = x.shape
@@ -29,7 +41,7 @@ def self_attention_projections(
         grads: list[Array | None] = []
         for i, (d, (w, b, _)) in enumerate(zip(dy, parts)):
             d_rows = d.swapaxes(1, 2).reshape(B * T, len(w))
-            wanted = (need.x, need[2 * i + 1], need[2 * i + 2])
+            wanted = (need[0], need[2 * i + 1], need[2 * i + 2])
             # dx = dq W_q + dk W_k + dv W_v
             dx, dw, db = gradients(d_rows, x_rows, w, b, wanted, NOTHING if dx is None else MORE, dx=dx)
             grads += [dw, db]

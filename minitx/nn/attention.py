@@ -13,6 +13,7 @@ from minitx.nn.module import Module
 from minitx.ops import (
     attention,
     attention_weights,
+    key_value_projections,
     linear_attention,
     merge_heads,
     self_attention_projections,
@@ -118,7 +119,11 @@ class MultiHeadAttention(Module):
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """What queries ask of (B, S, d_model): keys (B, H_kv, S, d), before they turn, and values (B, H_kv, S, d_v)."""
-        k, v = split_heads(self.key(memory), self.kv_heads), split_heads(self.value(memory), self.kv_heads)
+        key, value = self.key, self.value
+        if plain(key, value):
+            k, v = key_value_projections(memory, key.weight, key.bias, value.weight, value.bias, self.kv_heads)
+        else:
+            k, v = split_heads(key(memory), self.kv_heads), split_heads(value(memory), self.kv_heads)
         return (k if self.key_norm is None else self.key_norm(k)), v
 
     def of_itself(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -101,3 +101,27 @@ def self_attention_projections(
     k = split_heads(linear(x, key, key_bias), kv_heads)
     v = split_heads(linear(x, value, value_bias), kv_heads)
     return q, k, v
+
+
+@composite("memory", "key", "key_bias", "value", "value_bias")
+def key_value_projections(
+    memory: Tensor, key: Tensor, key_bias: Tensor | None, value: Tensor, value_bias: Tensor | None, kv_heads: int = 1
+) -> tuple[Tensor, Tensor]:
+    """
+    for: what a sequence that others ask answers to, and what it says: keys and values for cross-attention.
+
+    equation:
+        k, v = the heads of  M W_kᵀ + b_k,  M W_vᵀ + b_v
+
+    where:
+        memory      (B, S, d_model)   M
+        key, value  (kv_heads * d, d_model), and their biases or None
+        k, v        (B, kv_heads, S, d)
+
+    backward: that of its parts: the gradient of M is the sum of two.
+
+    saved: M and the weights, once.
+    """
+    k = split_heads(linear(memory, key, key_bias), kv_heads)
+    v = split_heads(linear(memory, value, value_bias), kv_heads)
+    return k, v

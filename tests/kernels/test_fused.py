@@ -15,6 +15,7 @@ RUNS = [
     *[(ops.feed_forward, FFN, {"activation": a}) for a in ("relu", "gelu", "gelu_tanh", "silu")],
     *[(ops.gated_feed_forward, GATED, {"activation": a}) for a in ("glu", "geglu", "geglu_tanh", "swiglu")],
     (ops.self_attention_projections, HEADS, {"heads": 6, "kv_heads": 2}),
+    (ops.key_value_projections, [HEADS[0], *HEADS[3:]], {"kv_heads": 2}),
 ]
 NAMES = [f"{op.name}-{next(iter(options.values()))}" for op, _, options in RUNS]
 runs = pytest.mark.parametrize(("op", "shapes", "options"), RUNS, ids=NAMES)

@@ -33,6 +33,15 @@ def torch_projections(torch: Any, x: Any, *weights: Any, heads: int, kv_heads: i
     return tuple(torch_split_heads(torch, torch_linear(torch, x, weight, bias), n) for weight, bias, n in pairs)
 
 
+def key_values(memory: Tensor, *weights: Any, kv_heads: int) -> tuple[Tensor, ...]:
+    return tuple(split_heads(linear(memory, *pair), kv_heads) for pair in zip(weights[::2], weights[1::2]))
+
+
+def torch_key_values(torch: Any, memory: Any, *weights: Any, kv_heads: int) -> Any:
+    pairs = zip(weights[::2], weights[1::2])
+    return tuple(torch_split_heads(torch, torch_linear(torch, memory, *pair), kv_heads) for pair in pairs)
+
+
 def relu(z: Tensor) -> Tensor:
     return ops.maximum(z, 0.0)
 
@@ -117,6 +126,8 @@ CASES = [
     Case("self_attention_projections", "no biases",
          lambda r: (_without_biases(r, (2, 3, 5), (6, 5), (6, 5), (6, 5)), {"heads": 2, "kv_heads": 2}),
          projections, torch_projections),
+    Case("key_value_projections", "", lambda r: (normal(r, (3, 5, 7), (4, 7), (4,), (10, 7), (10,)), {"kv_heads": 2}),
+         key_values, torch_key_values),
     *map(_plain, ("relu", "gelu", "gelu_tanh", "silu")),
     Case("feed_forward", "no biases",
          lambda r: (_without_biases(r, (3, 5), (7, 5), (5, 7)), {"activation": "gelu"}), feed_forward,
