@@ -30,6 +30,8 @@ class Linear(Module):
 def plain(*layers: Module) -> bool:
     """May one op take the weights of these layers and do the work of all: is each a Linear and no more?
 
-    Where somebody watches (a trace, the search for the first NaN) the answer is no: each layer is to be seen at work.
+    Where somebody watches (a trace, the search for the first NaN) the answer is no, and each layer is seen at work,
+    unless the observer says that it takes things as they are (`whole`).
     """
-    return all(type(layer) is Linear for layer in layers) and settings.current.get().observer is None
+    observer = settings.current.get().observer
+    return all(type(layer) is Linear for layer in layers) and (observer is None or getattr(observer, "whole", False))

@@ -3,7 +3,8 @@
 An observer has two methods. `forward(op, arrays, options, out, node)` is called after each op with its arguments as the
 rule saw them, its result (a Tensor or a tuple of them) and its node on the tape (None where nothing is recorded);
 `backward(node, dy, grads)` after each pullback, `grads` in the order of `node.inputs`. It may have a third,
-`hooked(hook, before, after)`, called when a hook has replaced a gradient.
+`hooked(hook, before, after)`, called when a hook has replaced a gradient. An observer with `whole = True` sees ops that
+do several steps at once as they run; for others they are taken apart, which may change the last bit of a result.
 """
 from __future__ import annotations
 
@@ -28,6 +29,10 @@ class Both(NamedTuple):
 
     outer: Any
     inner: Any
+
+    @property
+    def whole(self) -> bool:
+        return all(getattr(observer, "whole", False) for observer in self)
 
     def forward(self, *event: Any) -> None:
         try:

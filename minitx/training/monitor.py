@@ -6,7 +6,7 @@ another layer (or of none: embedding, final norm, head) is read. It only looks: 
 
     residual_rms     root mean square of the last value the layer makes: what it hands on
     attention_logit  the largest score before the softmax, over the pairs that may attend
-    activation       the largest absolute value that any op of the layer makes
+    activation       the largest absolute value that any op of the layer makes (a feed-forward network is one op)
     grad_norm        norm of the gradient of the layer's parameters, before clipping
 """
 from __future__ import annotations
@@ -56,6 +56,8 @@ def largest_logit(
 
 class Monitor:
     """The observer of one step: `with watching(monitor):` around its passes, and afterwards `figures()`."""
+
+    whole = True  # ops that do several steps stay so: a watched step has the bits of any other
 
     def __init__(self, model: Any) -> None:
         self.model = model
