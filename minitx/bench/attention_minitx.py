@@ -4,12 +4,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minitx import set_threads
 from minitx.bench.attention import Case, drawn
 from minitx.bench.memory import peak
 from minitx.masks import causal, window
 from minitx.ops import attention
-from minitx.settings import no_grad
+from minitx.settings import no_grad, set_threads
 from minitx.tensor import Tensor
 
 

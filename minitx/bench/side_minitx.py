@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from minitx import set_threads
 from minitx.bench.memory import peak
 from minitx.bench.models import Size, batch
 from minitx.models import Transformer
 from minitx.ops import cross_entropy
 from minitx.optim import AdamW, clip_grad_norm
+from minitx.settings import set_threads
 
 
 def build(what: Sequence[Any], threads: int) -> Callable[[], dict[str, Any]]:

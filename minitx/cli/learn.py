@@ -25,11 +25,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, meaning in WITH_SLUG.items():
         command = add(commands, name, meaning)
         command.add_argument("slug", metavar="SLUG", help="its name, as `minitx learn list` shows it")
+        if name == "hint":
+            command.add_argument("degree", metavar="N", nargs="?", type=number, help="1, 2 or 3 (default: the next)")
     command = add(commands, "train", "train a model on your own functions; your loss curve over the reference")
-    command.add_argument("--steps", type=int, default=300, metavar="N", help="default: 300")
+    command.add_argument("--steps", type=number, default=300, metavar="N", help="default: 300")
     command = add(commands, "grade", "for teachers: points and diagnoses of many folders")
     command.add_argument("folders", metavar="DIR", nargs="+", help="a learner's folder")
-    command.add_argument("--seed", type=int, default=0, help="of the numbers tried (default: 0, as for learners)")
+    command.add_argument("--seed", type=seed, default=0, help="of the numbers tried (default: 0, as for learners)")
     command.add_argument("--only", nargs="+", action="extend", default=[], metavar="SLUG", help="these exercises only")
     command.add_argument("--csv", metavar="FILE", help="write a table")
     command.add_argument("--json", metavar="FILE", help="write everything")
@@ -60,10 +62,23 @@ def seconds(text: str) -> float:
     return value
 
 
-def run(args: argparse.Namespace) -> int:
-    from minitx.learn.flow import Course
-    from minitx.learn.shelf import VARIANTS
+def number(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise ValueError
+    return value
 
+
+def seed(text: str) -> int:
+    if (value := int(text)) < 0:
+        raise ValueError
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    from minitx.learn.console import spell_where_needed
+    from minitx.learn.shelf import VARIANTS, Unknown
+
+    spell_where_needed()
     try:
         lang = chosen(args.lang)
     except ValueError as error:
@@ -72,8 +87,15 @@ def run(args: argparse.Namespace) -> int:
         if not os.path.isdir(args.variants):
             raise UserError(f"--variants: {args.variants} is no folder")
         os.environ[VARIANTS] = os.path.abspath(args.variants)  # the process that runs a learner's file reads it too
-    if args.what == "grade":
-        return graded(args, lang)
+    try:
+        return graded(args, lang) if args.what == "grade" else learned(args, lang)
+    except Unknown as error:
+        raise UserError(error.said(lang)) from error
+
+
+def learned(args: argparse.Namespace, lang: str) -> int:
+    from minitx.learn.flow import Course
+
     course = Course(lang, args.folder, args.limit)
     if args.what is None:
         return course.next()
@@ -91,7 +113,9 @@ def run(args: argparse.Namespace) -> int:
         from minitx.learn.explain import explain
 
         return explain(course, args.slug)
-    method = {"check": course.check, "hint": course.hint, "reset": course.reset, "solution": course.solution}[args.what]
+    if args.what == "hint":
+        return course.hint(args.slug, args.degree)
+    method = {"check": course.check, "reset": course.reset, "solution": course.solution}[args.what]
     return method(args.slug)
 
 
@@ -101,10 +125,11 @@ def graded(args: argparse.Namespace, lang: str) -> int:
     for name in filter(None, (args.csv, args.json)):  # before the work, not after it
         if not Path(name).absolute().parent.is_dir():
             raise UserError(f"{name}: there is no folder {Path(name).parent}")
+        open(name, "ab").close()  # can it be written?
     only = [slug for given in args.only for slug in given.split(",")]
     result = grade(args.folders, only, args.seed, lang, args.limit)
+    print(as_table(result))
     for name, text in ((args.csv, as_csv), (args.json, dumped)):
         if name:
             Path(name).write_text(text(result), "utf-8", newline="\n")
-    print(as_table(result))
     return 0

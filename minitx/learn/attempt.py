@@ -13,6 +13,7 @@ import numpy as np
 from minitx.learn.blocked import Blocked
 from minitx.learn.exercise import Arguments, Exercise
 from minitx.learn.finding import Stop
+from minitx.learn.stub import cotangent_name
 from minitx.op import Array
 
 Pull = Callable[[Any], dict[str, Array]]
@@ -29,16 +30,7 @@ class Attempt:
         name, wanted = self.exercise.function, len(self.exercise.parameters)
         if not callable(self.function):
             raise Stop("no.callable", name=name, type=type(self.function).__name__)
-        try:
-            signature = inspect.signature(self.function)
-        except (TypeError, ValueError):
-            return
-        try:
-            signature.bind(*range(wanted))
-        except TypeError as error:
-            raise Stop(
-                "no.signature", name=name, given=str(signature), wanted=f"({self.exercise.signature})"
-            ) from error
+        takes(self.function, wanted, name, self.exercise.signature or "")
 
     def value(self, arguments: Arguments) -> tuple[Array, ...]:
         return self.run(arguments)[0]
@@ -63,6 +55,7 @@ class Attempt:
         values = tuple(self.number(v, n) for v, n in zip(parts, exercise.results))
 
         def pull(dy: Any) -> dict[str, Array]:
+            takes(backward, 1, "backward", cotangent_name(exercise))
             answer = self.guarded(backward, [_copy(dy) if not isinstance(dy, tuple) else tuple(map(_copy, dy))])
             return self.gradients(answer)
 
@@ -77,6 +70,8 @@ class Attempt:
         parts = tuple(answer) if isinstance(answer, tuple | list) else (answer,)
         if any(part is ... for part in parts):
             raise Stop("no.unwritten", name="backward", file=self.file)
+        if len(names) == 1 and isinstance(answer, list) and len(answer) != 1:
+            raise Stop("no.array", name=wanted, arrived=shown(answer))
         if len(parts) != len(names):
             raise Stop("no.gradients", wanted=wanted, n=len(names), arrived=shown(answer))
         for n, part in zip(names, parts):
@@ -91,11 +86,11 @@ class Attempt:
         array = np.asarray(value)
         if array.dtype.kind in "iub" and (self.whole(name) or not array.any()):  # (zeros of any kind are zeros)
             return array if self.whole(name) else array.astype(np.float64)
-        if array.dtype.kind in "iub" and not isinstance(value, int):
+        if array.dtype.kind not in "iuf":
+            raise Stop("no.kind", name=name, dtype=str(array.dtype))
+        if array.dtype.kind in "iu" and not isinstance(value, int):
             raise Stop("no.integers", name=name, dtype=str(array.dtype))
         if array.dtype.kind == "f" and array.dtype != np.float64:
-            raise Stop("no.dtype", name=name, dtype=str(array.dtype))
-        if array.dtype.kind not in "iuf":
             raise Stop("no.dtype", name=name, dtype=str(array.dtype))
         return array.astype(np.float64, copy=False)
 
@@ -106,9 +101,9 @@ class Attempt:
     def guarded(self, function: Callable[..., Any], args: list[Any]) -> Any:
         try:
             return function(*args)
-        except Stop:
+        except (Stop, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise raised(error, self.file) from error
 
     def returned(self) -> str:
@@ -119,15 +114,27 @@ class Attempt:
         return f"{f'({results})' if len(self.exercise.results) > 1 else results}, backward"
 
 
+def takes(function: Any, n: int, name: str, wanted: str) -> None:
+    """Can it be called with n arguments by position?"""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*range(n))
+    except TypeError as error:
+        raise Stop("no.signature", name=name, given=str(signature), wanted=f"({wanted})") from error
+
+
 def raised(error: BaseException, file: str) -> Stop:
     """An exception as a finding: at the learner's own line, with the shapes of what stood there."""
     own = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
-    text = " ".join(str(error).split())[:300]
-    kind = type(error).__name__
+    text, kind = text_of(error), type(error).__name__
+    said = f"{kind}: {text}" if text else kind
     if isinstance(error, SyntaxError) and error.filename == file:
         return Stop("no.syntax", file=file, line=error.lineno or 0, code=(error.text or "").strip(), text=error.msg)
     if not own:
-        return Stop("no.raised", kind=kind, text=text)
+        return Stop("no.raised", kind=kind, said=said)
     frame, line = own[-1]
     source = linecache.getline(file, line).strip()
     if isinstance(error, Blocked):
@@ -135,7 +142,17 @@ def raised(error: BaseException, file: str) -> Stop:
     arrays = {n: v for n, v in frame.f_locals.items() if isinstance(v, np.ndarray) and re.search(rf"\b{n}\b", source)}
     shapes = ", ".join(f"{n} {v.shape}" for n, v in arrays.items())
     key = "no.raised-at-shapes" if shapes else "no.raised-at"
-    return Stop(key, kind=kind, text=text, file=file, line=line, code=source, shapes=shapes)
+    return Stop(key, kind=kind, said=said, file=file, line=line, code=source, shapes=shapes)
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, in one line; "" for exit() and `assert x`, which say nothing."""
+    if isinstance(error, SystemExit) and error.code is None:
+        return ""
+    try:
+        return " ".join(str(error).split())[:300]
+    except Exception:  # a class of the learner's own, whose __str__ fails
+        return ""
 
 
 def shown(value: Any, deep: bool = False) -> str:

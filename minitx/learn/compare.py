@@ -10,6 +10,7 @@ from minitx.op import Array
 
 LEVELS = (1e-6, 1e-3, 1e-1, 1.0)  # of the picture: relative to the largest right entry
 ROWS, COLUMNS = 20, 60
+EXACT = 1e-8  # of another way to the same numbers
 
 
 def apart(a: Array, b: Array) -> float:
@@ -43,13 +44,24 @@ def gaps(wrong: Array, right: Array) -> Array:
     return result
 
 
+def not_finite(name: str, wrong: Array, right: Array) -> list[Finding]:
+    """The entries that are NaN or infinite where numbers belong: how many, and the first."""
+    bad = ~np.isfinite(wrong)
+    bad &= np.isfinite(right) if wrong.shape == right.shape else np.isfinite(right).all()
+    if not bad.any():
+        return []
+    place = [int(i) for i in np.argwhere(bad)[0]]
+    values = {"name": name, "n": int(bad.sum()), "all": wrong.size, "place": str(place) if place else ""}
+    return [Finding("not-finite", values | {"number": f"{wrong[tuple(place)]}"}, weak=True)]
+
+
 def worst(name: str, wrong: Array, right: Array) -> Finding:
     """The entry that is farthest off, with both numbers."""
     if wrong.shape != right.shape:
         return Finding("shape-plain", {"name": name, "given": wrong.shape, "right": right.shape})
     gap = gaps(wrong, right)
     place = np.unravel_index(int(gap.argmax()), gap.shape) if gap.ndim else ()
-    bad = int((gap > 1e-6).sum())
+    bad = int((gap > EXACT).sum())
     values = {"name": name, "place": str([int(i) for i in place]) if place else "", "n": bad, "all": gap.size}
     return Finding("worst", values | {"given": float(wrong[place]), "right": float(right[place])}, weak=True)
 
@@ -60,6 +72,8 @@ def heat(name: str, wrong: Array, right: Array) -> dict[str, Any] | None:
         return None
     gap = gaps(wrong, right)
     place = np.unravel_index(int(gap.argmax()), gap.shape)
+    if gap.max() <= LEVELS[0]:
+        return None  # nothing that the picture could show
     table = gap[place[:-2]] if gap.ndim >= 2 else gap[None]
     levels = np.searchsorted(np.array(LEVELS), table, side="right")
     part = levels[:ROWS, :COLUMNS]

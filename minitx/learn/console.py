@@ -1,12 +1,34 @@
 """Text for a terminal of any kind: lines of a width that fit, wide characters counted as two, ASCII where need be."""
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 import unicodedata
 
 BLOCKS, PLAIN = " ░▒▓█", " .:*#"
 COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
+
+
+SPELT = {  # signs of the equations that an old console does not have
+    "μ": "mu", "σ": "sigma", "γ": "gamma", "β": "beta", "ε": "eps", "θ": "theta", "Σ": "sum", "√": "sqrt", "∂": "d",
+    "²": "^2", "³": "^3", "ᵀ": "^T", "\u0302": "^", "ŷ": "y^", "·": "*", "→": "->", "≤": "<=", "≠": "!=", "∞": "inf",
+}  # fmt: skip
+
+
+def spelt(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What the console cannot encode, spelt out; other signs as Python writes them."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(SPELT.get(c) or c.encode("ascii", "backslashreplace").decode() for c in text), error.end
+
+
+def spell_where_needed() -> None:
+    codecs.register_error("minitx.spelt", spelt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="minitx.spelt")
 
 
 def width(text: str) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from minitx.learn import bank
 from minitx.learn.attempt import Attempt
+from minitx.learn.compare import EXACT
 from minitx.learn.draw import Draw, draw
 from minitx.learn.exercise import Arguments
 from minitx.learn.finding import Finding, Stop
@@ -32,6 +33,8 @@ def diagnose(attempt: Attempt, seed: int, arguments: Arguments | None = None) ->
     except Stop:
         return []
     wrong = [n for n in attempt.exercise.gradients if not draws[0].agrees(n, given[0][n], SAME)]
+    if not wrong:
+        return almost(draws[0], given[0])
     found = first_wrong(attempt, draws[0])
     if len(found) < 2:  # not yet said what is wrong with it
         reasons = (in_both(lambda i, name=name: reason(draws[i], name, given[i][name])) for name in wrong)  # type: ignore[misc]
@@ -46,6 +49,12 @@ def diagnose(attempt: Attempt, seed: int, arguments: Arguments | None = None) ->
     return found
 
 
+def almost(made: Draw, given: dict[str, Array]) -> list[Finding]:
+    """Of gradients that are off by less than what tells one mistake from another: by how much."""
+    off = {n: found for n, g in given.items() if (found := relations(f"d{n}", g, made.right[n], {}, {}))}
+    return next((found for n, found in off.items() if not made.agrees(n, given[n], EXACT)), [])
+
+
 def reason(made: Draw, name: str, wrong: Array) -> list[Finding]:
     """One thing that explains all of this gradient."""
     right = made.right[name]
@@ -58,8 +67,10 @@ def reason(made: Draw, name: str, wrong: Array) -> list[Finding]:
 def diagnose_value(attempt: Attempt, made: Draw, name: str, wrong: Array, right: Array) -> list[Finding]:
     """The same for a forward pass."""
     inputs = {n: a for n, a in made.arguments.items() if isinstance(a, np.ndarray) and a.dtype.kind == "f"}
-    found = relations(name, wrong, right, inputs, made.factors) + totals(name, wrong, right)
-    return found + bank.match_value(attempt, made, name, wrong)
+    found = relations(name, wrong, right, inputs, made.factors)
+    if any(f.key == "almost" for f in found):
+        return found  # nearer than one mistake is to another
+    return found + totals(name, wrong, right) + bank.match_value(attempt, made, name, wrong)
 
 
 def in_both(find: Callable[[int], list[Finding]]) -> list[Finding]:

@@ -57,4 +57,4 @@ def table(rows: list[Row]) -> str:
 
 
 def _names(row: Row) -> list[str]:
-    return [name.strip().lower() for name in re.split(r"[,;(),;()]", row["name"])]
+    return [name.strip().lower() for name in re.split(r"[,;(),;()]", row["name"]) if name.strip()]

@@ -45,6 +45,11 @@ class Verdict:
         """Is there a reason among the findings, and not only the fact?"""
         return any(not found.weak and found.key not in FACTS for found in self.findings)
 
+    @property
+    def told(self) -> list[Finding]:
+        """The findings without the bare fact that a number differs, where there is a reason."""
+        return [f for f in self.findings if not (self.explained and f.key in ("direction", "entries"))]
+
     def asdict(self) -> dict[str, Any]:
         return asdict(self)
 

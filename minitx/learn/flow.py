@@ -34,10 +34,16 @@ class Course:
             self.out(colour(self.say("damaged", aside=shown(found.aside)), "yellow"))
         return found
 
-    def save(self, known: Progress) -> None:
-        """Only beside exercises: a hint asked for in some other folder leaves nothing there."""
-        if self.folder.is_dir():
+    def save(self, known: Progress) -> bool:
+        """Only beside exercises: a hint asked for in some other folder leaves nothing there. Was it saved?"""
+        if not self.folder.is_dir():
+            return False
+        try:
             known.save()
+        except OSError as error:  # a folder that may only be read: all else goes on
+            self.out(colour(self.say("unsaved", why=error.strerror or error), "yellow"))
+            return False
+        return True
 
     # ------------------------------------------------------------------ the next one, and a check
 
@@ -72,9 +78,10 @@ class Course:
         result = check_file(wanted, path, limit=self.limit)
         self.out(rendered(result, self.lang) + "\n")
         known = self.progress()
-        text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
-        known.note_check(wanted.slug, result.passed, result.failed, text)
-        self.save(known)
+        if path.is_file():
+            text = path.read_text("utf-8", errors="replace")
+            known.note_check(wanted.slug, result.passed, result.failed, text)
+            self.save(known)
         if not result.passed:
             if missing := [slug for slug in wanted.needs if slug in slugs() and not known.solved(slug)]:
                 self.out(colour(self.say("needs", needs=", ".join(missing)), "dim"))
@@ -95,26 +102,34 @@ class Course:
 
     # ------------------------------------------------------------------ hint, solution, reset
 
-    def hint(self, slug: str) -> int:
+    def hint(self, slug: str, degree: int | None = None) -> int:
+        """The next one, or the one asked for."""
         wanted = exercise(slug)
         hints = words(wanted.slug, self.lang)["hints"]
+        if not hints:
+            self.out(self.say("no-hints", slug=wanted.slug))
+            return 0
         known = self.progress()
-        n = known.note_hint(wanted.slug, len(hints))
-        self.save(known)
+        n = known.note_hint(wanted.slug, len(hints), degree)
+        kept = self.save(known)
         self.out(f"{self.say('hint-of', n=n, all=len(hints))}\n{wrap(hints[n - 1], indent='    ')}\n")
         last = "no-more-hints" if n == len(hints) else "more-hints"
-        self.out(colour(self.say(last, slug=wanted.slug), "dim"))
+        asked = wanted.slug if kept and degree is None else f"{wanted.slug} {n + 1}"
+        self.out(colour(self.say(last, slug=wanted.slug if n == len(hints) else asked), "dim"))
         return 0
 
     def solution(self, slug: str) -> int:
         wanted = exercise(slug)
+        place, text = solution_place(wanted), solution_source(wanted)
+        if not place and not words(wanted.slug, self.lang)["hints"]:
+            self.out(self.say("no-solution", slug=wanted.slug))
+            return 0
         known = self.progress()
         if not known.solved(wanted.slug):
             known.note_solution(wanted.slug)
-            self.save(known)
-            self.out(colour(self.say("seen"), "dim"))
+            if self.save(known):
+                self.out(colour(self.say("seen"), "dim"))
         path = file_of(self.folder, wanted)
-        place, text = solution_place(wanted), solution_source(wanted)
         if place:
             self.out(self.say("solution", where=place) + "\n")
             self.out(text)

@@ -5,6 +5,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
@@ -34,10 +35,10 @@ def grade(
     folders: Sequence[str], only: Sequence[str] = (), seed: int = 0, lang: str = "en", limit: float = LIMIT
 ) -> dict[str, Any]:
     """The whole result, as it is written to JSON."""
-    paths = [Path(folder) for folder in folders]
+    paths = [Path(folder) for folder in dict.fromkeys(folders)]
     if missing := [str(path) for path in paths if not path.is_dir()]:
         raise ValueError(f"{missing[0]} is no folder; grade takes the folders in which learners' files are")
-    chosen = [exercise(slug) for slug in only] if only else every()
+    chosen = list({wanted.slug: wanted for wanted in map(exercise, only)}.values()) if only else every()
     jobs = [(path, wanted) for path in paths for wanted in chosen]
     with ThreadPoolExecutor(max_workers=max(1, min(4, (os.cpu_count() or 2) // 2))) as pool:
         rows = list(pool.map(lambda job: row(*job, seed=seed, lang=lang, limit=limit), jobs))
@@ -56,7 +57,7 @@ def row(folder: Path, wanted: Exercise, *, seed: int, lang: str, limit: float) -
     path = file_of(folder, wanted)
     result = check_file(wanted, path, seed=seed, limit=limit, quiet=True)
     entry = _noted(folder, wanted.slug)
-    diagnosis = [" ".join(sentence(found, wanted.slug, lang).split()) for found in result.findings]
+    diagnosis = [" ".join(sentence(found, wanted.slug, lang).split()) for found in result.told]
     return {
         "folder": str(folder),
         "slug": wanted.slug,
@@ -69,7 +70,7 @@ def row(folder: Path, wanted: Exercise, *, seed: int, lang: str, limit: float) -
         "passed": entry.get("passed", ""),
         "seconds": round(result.seconds, 3),
         "diagnosis": diagnosis if path.is_file() else [say(lang, "grade.absent")],
-        "findings": [{"key": found.key, "values": found.values} for found in result.findings],
+        "findings": [{"key": found.key, "values": _plain(found.values)} for found in result.findings],
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
     }
 
@@ -92,6 +93,11 @@ def _noted(folder: Path, slug: str) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return entry if isinstance(entry, dict) else {}
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """NaN and infinity as words: JSON has no such numbers."""
+    return {n: str(v) if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
 
 
 def _total(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -140,5 +146,5 @@ def as_table(result: dict[str, Any]) -> str:
 
 
 def dumped(result: dict[str, Any]) -> str:
-    return json.dumps(result, indent=1, ensure_ascii=False, default=str) + "\n"
+    return json.dumps(result, indent=1, ensure_ascii=False, default=str, allow_nan=False) + "\n"
 

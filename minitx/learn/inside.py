@@ -11,10 +11,12 @@ import io
 import json
 import linecache
 import os
+import signal
 import sys
 import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,29 +33,32 @@ from minitx.learn.shelf import exercise as find
 def main(argv: list[str]) -> int:
     file, slug, target, limit, seed = argv
     out = Path(target)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits, which ends this one
     exercise = find(slug)
-    watch(out, file, slug, float(limit))
+    result = Verdict(exercise.slug)
+    watch(out, file, result, float(limit))
     try:
-        with limited(sys.stdout) as printed:
-            result = judge(exercise, file, int(seed))
+        with limited() as printed:
+            judge(exercise, file, int(seed), result)
         result.held_back = printed.held_back
+    except KeyboardInterrupt as error:  # the file raised it
+        result = stopped(result, raised(error, file))
     except Exception as error:
         traceback.print_exc()
-        text = f"{type(error).__name__}: {error}"[:300]
-        result = Verdict(slug, failed=0, findings=[Stop("no.internal", text=text).finding])
+        result = Verdict(slug, failed=0, findings=[Stop("no.internal", text=f"{error!r:.300}").finding])
     write(out, result)
-    sys.stdout.flush()
     return 0
 
 
-def judge(exercise: Exercise, file: str, seed: int) -> Verdict:
+def judge(exercise: Exercise, file: str, seed: int, result: Verdict) -> None:
     """Load the file and check its function."""
     try:
         block(os.path.dirname(file))
         function = loaded(exercise, file)
     except Stop as stop:
-        return Verdict(exercise.slug, failed=0, findings=[stop.finding])
-    return climb(exercise, function, file, seed)
+        result.failed, result.findings = 0, [stop.finding]
+        return
+    climb(exercise, function, file, seed, result)
 
 
 def loaded(exercise: Exercise, file: str) -> Any:
@@ -68,9 +73,12 @@ def loaded(exercise: Exercise, file: str) -> Any:
     sys.path.append(os.path.dirname(file))  # after all others: a file random.py must not hide Python's
     sys.dont_write_bytecode = True  # no __pycache__ among the learner's files
     linecache.checkcache(file)
+    linecache.getlines(file)  # now: it may be saved again before one of its lines is shown
     try:
         exec(compile(text, file, "exec", dont_inherit=True), module.__dict__)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise raised(error, file) from error
     if exercise.function not in vars(module):
         own = [n for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__]
@@ -81,8 +89,11 @@ def loaded(exercise: Exercise, file: str) -> Any:
 # ---------------------------------------------------------------------- the clock, the result
 
 
-def watch(out: Path, file: str, slug: str, limit: float) -> None:
-    """After the limit the verdict is the line at which the main thread stands, and the process ends."""
+def watch(out: Path, file: str, result: Verdict, limit: float) -> None:
+    """After the limit the verdict is the line at which the main thread stands, and the process ends.
+
+    The rungs of `result` that were climbed before stay climbed.
+    """
     main_thread = threading.main_thread().ident
 
     def end() -> None:
@@ -94,10 +105,16 @@ def watch(out: Path, file: str, slug: str, limit: float) -> None:
         if frame is not None:
             code = linecache.getline(file, frame.f_lineno).strip()
             stop = Stop("no.time-at", limit=f"{limit:g}", file=file, line=frame.f_lineno, code=code)
-        write(out, Verdict(slug, failed=0, findings=[stop.finding], seconds=limit))
+        write(out, stopped(replace(result, seconds=limit), stop))
         os._exit(0)
 
     threading.Thread(target=end, daemon=True).start()
+
+
+def stopped(result: Verdict, stop: Stop) -> Verdict:
+    """The verdict if the check ended here: at the first rung that is not climbed."""
+    rung = next((n for n in result.rungs if n not in result.climbed), 0)
+    return replace(result, climbed=list(result.climbed), failed=rung, findings=[stop.finding], heat=None)
 
 
 def write(out: Path, result: Verdict) -> None:

@@ -15,18 +15,20 @@ import numpy as np
 
 from minitx.gradcheck import STEP, Projection, differences, direction, entry
 from minitx.learn import odd
-from minitx.learn.attempt import Attempt
-from minitx.learn.compare import apart, heat, same, worst
+from minitx.learn.attempt import Attempt, shown
+from minitx.learn.compare import EXACT, apart, heat, not_finite, same, worst
 from minitx.learn.diagnosis import diagnose, diagnose_value
 from minitx.learn.draw import Draw, cotangents, draw
 from minitx.learn.exercise import Exercise
 from minitx.learn.finding import Finding, Stop, Verdict
 
 CLOSE = 1e-6  # of differences, by norm
-EXACT = 1e-8  # of another way to the same numbers
 BUDGET = 2.0  # seconds for differences; a slow function has a random part of its entries tried
 REFUSED = 0  # the rung before the first: no function to call
 ASKED = 8  # the only rung of an exercise that has its own way to tell
+
+
+Gradients = dict[str, np.ndarray]
 
 
 class Fail(Exception):
@@ -37,11 +39,13 @@ class Fail(Exception):
         self.findings, self.heat = findings, heat
 
 
-def climb(exercise: Exercise, function: Any, file: str = "", seed: int = 0) -> Verdict:
-    """Check a learner's function (or value) from the lowest rung up."""
+def climb(
+    exercise: Exercise, function: Any, file: str = "", seed: int = 0, result: Verdict | None = None
+) -> Verdict:
+    """Check a learner's function (or value) from the lowest rung up. `result` is what is filled in, rung by rung."""
     start = time.perf_counter()
     attempt = Attempt(exercise, function, file)
-    result = Verdict(exercise.slug)
+    result = Verdict(exercise.slug) if result is None else result
     rung = REFUSED
     try:
         with calm():
@@ -62,9 +66,13 @@ def climb(exercise: Exercise, function: Any, file: str = "", seed: int = 0) -> V
 
 @contextmanager
 def calm() -> Iterator[None]:
-    """A learner's overflow is a finding, not a warning."""
-    with np.errstate(all="ignore"):
+    """A learner's overflow is a finding, not a warning. ("ignore" would hide a np.seterr(all="ignore").)"""
+    with np.errstate(all="call", call=unheard):
         yield
+
+
+def unheard(*what: Any) -> None:
+    """Nobody is told."""
 
 
 def rungs(attempt: Attempt, seed: int) -> dict[int, Callable[[], None]]:
@@ -84,16 +92,27 @@ def judged(attempt: Attempt, seed: int) -> None:
         raise Stop("no.unwritten", name=exercise.function, file=attempt.file)
     assert exercise.judge is not None
 
+    answers: list[Any] = []
+
     def function(*args: Any, **options: Any) -> Any:
-        result = attempt.function(*args, **options)
+        answers.clear()
+        result = attempt.guarded(lambda: attempt.function(*args, **options), [])
+        answers.append(result)
         if result is ... or (isinstance(result, tuple) and any(part is ... for part in result)):
             raise Stop("no.unwritten", name=exercise.function, file=attempt.file)
         return result
 
     given = function if callable(attempt.function) else attempt.function
-    said = attempt.guarded(exercise.judge, [given, np.random.default_rng([7, seed])])
+    try:
+        said = attempt.guarded(exercise.judge, [given, np.random.default_rng([7, seed])])
+    except Stop as stop:
+        if stop.finding.key == "no.raised" and answers:  # by the judge, not in the learner's file
+            raise Stop("no.answer", name=exercise.function, arrived=shown(answers[0])) from stop
+        raise
     if said is not None:
         key, values = said
+        if key == "shape" and answers and answers[0] is None:
+            raise Stop("no.none", name=exercise.function, wanted=attempt.returned())
         raise Fail([Finding("says", {"text": f"@says.{key}", **values})])
 
 
@@ -133,8 +152,7 @@ class Climber:
                 if value.shape != right.shape:
                     found.append(Finding("shape", self.shapes(name, value.shape, right.shape)))
                 found += diagnose_value(self.attempt, made, name, value, right)
-                found += [worst(name, value, right)]
-                raise Fail(found, heat(name, value, right))
+                raise Fail(found + self.farthest(found, name, value, right), heat(name, value, right))
 
     # ------------------------------------------------------------------ 3 to 6: the gradient
 
@@ -155,9 +173,8 @@ class Climber:
         one, two = pull(made.dy), pull(other)
         both = pull(_mixed(made.dy, other))
         zero = pull(_mixed(made.dy, other, 0.0, 0.0))
+        self.finite(one, two, both, zero)
         for name in self.exercise.gradients:
-            if not np.isfinite(one[name]).all():
-                continue  # what is not a number is not linear either; the next rung has more to say
             scale = max(float(np.abs(g[name]).max(initial=0)) for g in (one, two, both))
             if not apart(both[name], 2.0 * one[name] - 3.0 * two[name]) <= 1e-9 * scale:
                 found = Finding("nonlinear", {"name": name})
@@ -168,6 +185,19 @@ class Climber:
                 elif same(pull(_mixed(made.dy, other, 2.0, 0.0))[name], 4.0 * one[name], 1e-9):
                     found = Finding("nonlinear-square", {"name": name})
                 raise Fail([found, *diagnose(self.attempt, self.seed)])
+
+    def finite(self, one: Gradients, two: Gradients, both: Gradients, zero: Gradients) -> None:
+        """Numbers first: what is NaN is not linear either, and that would be no help."""
+        right = self.first.right
+        for given in (one, two, both):
+            for name, g in given.items():
+                if found := not_finite(f"d{name}", g, right[name]):
+                    found += [f for f in diagnose(self.attempt, self.seed) if f not in found]
+                    raise Fail(found, heat(f"d{name}", g, right[name]))
+        for name, g in zero.items():
+            if found := not_finite(f"d{name}", g, right[name]):
+                fact = Finding("not-finite-zero", found[0].values, weak=True)
+                raise Fail([fact, *diagnose(self.attempt, self.seed)])
 
     def line(self) -> tuple[Projection, list[np.ndarray], dict[str, np.ndarray]]:
         """Σ dy * y as a function of the arrays with a gradient, which are moved in place; and backward's answer."""
@@ -203,7 +233,7 @@ class Climber:
             least = np.full(len(places), line.rounding(STEP) / CLOSE)
             b, _, _ = differences(line, [entry(x, i) for i in places], [STEP] * len(places), a, CLOSE, least)
             scale = max(float(np.abs(b).max(initial=0)), float(least.max(initial=0)))
-            if not np.all(np.abs(a - b) <= CLOSE * scale) or not self.first.agrees(name, given[name], 1e-7):
+            if not np.all(np.abs(a - b) <= CLOSE * scale) or not self.first.agrees(name, given[name], EXACT):
                 self.wrong(Finding("entries", {"name": name}))
 
     def wrong(self, found: Finding) -> None:
@@ -217,7 +247,13 @@ class Climber:
             wrong = ", ".join(f"d{n}" for n in bad)
             found = Finding("entries-some", {"wrong": wrong, "fine": ", ".join(fine)})
         pair = f"d{bad[0]}", given[bad[0]], made.right[bad[0]]
-        raise Fail([found, *diagnose(self.attempt, self.seed), worst(*pair)], heat(*pair))
+        all_found = [found, *diagnose(self.attempt, self.seed)]
+        raise Fail(all_found + self.farthest(all_found, *pair), heat(*pair))
+
+    def farthest(self, found: list[Finding], name: str, wrong: np.ndarray, right: np.ndarray) -> list[Finding]:
+        """The worst entry, unless it is told already: one that is no number, or a difference in the eighth digit."""
+        told = any(f.key in ("not-finite", "almost") and f.values["name"] == name for f in found)
+        return [] if told else [worst(name, wrong, right)]
 
     # ------------------------------------------------------------------ 7: odd inputs
 
@@ -234,9 +270,10 @@ class Climber:
         for name, g in made.given(self.attempt).items():
             if not made.agrees(name, g, EXACT):
                 found = [Finding("gradient-case", {"name": name, "case": f"@cases.{case}"})]
-                found += diagnose(self.attempt, self.seed, made.arguments)
                 pair = f"d{name}", g, made.right[name]
-                raise Fail([*found, worst(*pair)], heat(*pair))
+                found += not_finite(*pair)
+                found += [f for f in diagnose(self.attempt, self.seed, made.arguments) if f not in found]
+                raise Fail(found + self.farthest(found, *pair), heat(*pair))
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """In a notebook: `from minitx.learn import check; check(layer_norm)`."""
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from minitx.learn.ladder import climb
@@ -21,7 +20,7 @@ def check(function: Any, slug: str | None = None, *, seed: int = 0, lang: str | 
         slug = next((e.slug for e in found if e.slug == name.replace("_", "-")), found[0].slug)
     wanted, language = exercise(slug), chosen(lang)
     code = getattr(function, "__code__", None)
-    with limited(sys.stdout) as printed:
+    with limited() as printed:
         result = climb(wanted, function, code.co_filename if code else "", seed)
     result.held_back = printed.held_back
     print(rendered(result, language))

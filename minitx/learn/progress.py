@@ -43,11 +43,13 @@ class Progress:
             entry.setdefault("passed", now())
             entry["digest"] = digest(text)
 
-    def note_hint(self, slug: str, most: int) -> int:
-        """The next hint's number, from 1; the last one again when all have been seen."""
+    def note_hint(self, slug: str, most: int, wanted: int | None = None) -> int:
+        """The number of the hint wanted, else of the next one, from 1; the last one again when all have been seen."""
         entry = self.of(slug)
-        entry["hints"] = min(_count(entry, "hints") + 1, most)
-        return int(entry["hints"])
+        seen = _count(entry, "hints")
+        n = min(seen + 1 if wanted is None else wanted, most)
+        entry["hints"] = max(seen, n) if wanted else n
+        return n
 
     def note_solution(self, slug: str) -> None:
         """Only before a pass is it worth a note."""
@@ -95,4 +97,4 @@ def now() -> str:
 
 def _count(entry: dict[str, Any], name: str) -> int:
     value = entry.get(name, 0)
-    return value if isinstance(value, int) else 0
+    return max(value, 0) if isinstance(value, int) else 0

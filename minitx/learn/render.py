@@ -18,9 +18,8 @@ def rendered(verdict: Verdict, lang: str) -> str:
     if verdict.held_back:
         parts.insert(0, INDENT + say(lang, "held-back", n=verdict.held_back))
     if not verdict.passed:
-        told = [f for f in verdict.findings if not (verdict.explained and f.key in ("direction", "entries"))]
         columns = min(100, shutil.get_terminal_size((100, 24)).columns)
-        parts += [wrap(sentence(found, verdict.slug, lang), columns, INDENT) for found in told]
+        parts += [wrap(sentence(found, verdict.slug, lang), columns, INDENT) for found in verdict.told]
         if verdict.heat is not None and (not verdict.explained or _partly(verdict.heat)):
             parts.append(picture(verdict.heat, lang))
     return "\n\n".join(parts)
@@ -49,6 +48,8 @@ def sentence(found: Finding, slug: str, lang: str) -> str:
     values = {name: _shown(value) for name, value in values.items()}
     if key == "no.function" and values["near"]:
         values["near"] = say(lang, "no.near", name=values["near"])
+    if key == "no.unwritten" and not values["file"]:  # in a notebook
+        key = "no.unwritten-here"
     if key == "found.shape" and not values["symbols"]:
         key = "found.shape-plain"
     return say(lang, key, **values)
@@ -64,7 +65,9 @@ def _worded(value: Any, slug: str, lang: str, values: dict[str, Any]) -> Any:
         text = str(find(words(slug, lang), value[1:]))
     except KeyError:
         return value.rpartition(".")[2]
-    return text.format(**{n: v for n, v in values.items() if n != "text"}) if value.startswith("@says.") else text
+    if not value.startswith("@says."):
+        return text
+    return text.format(**{n: _shown(v) for n, v in values.items() if n != "text"})
 
 
 def _shown(value: Any) -> Any:

@@ -21,6 +21,18 @@ def variants_folder() -> Path | None:
     return Path(given) if given else None
 
 
+class Unknown(ValueError):
+    """There is no exercise of this slug; `near` is one that is spelt almost so."""
+
+    def __init__(self, slug: str, near: str) -> None:
+        hint = f"; did you mean {near}?" if near else ""
+        super().__init__(f"there is no exercise {slug!r}{hint} (minitx learn list shows them all)")
+        self.slug, self.near = slug, near
+
+    def said(self, lang: str) -> str:
+        return language.say(lang, "flow.unknown-near" if self.near else "flow.unknown", slug=self.slug, near=self.near)
+
+
 def slugs() -> list[str]:
     """All of them, in order; the place in this list is the number that is shown."""
     return [*ORDER, *_variants()]
@@ -32,7 +44,10 @@ def _variants() -> dict[str, Path]:
         return {}
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder; --variants (or {VARIANTS}) names a folder of Python files")
-    return {path.stem.replace("_", "-"): path for path in sorted(folder.glob("[a-z]*.py"))}
+    found = {path.stem.replace("_", "-"): path for path in sorted(folder.glob("[a-z]*.py"))}
+    if taken := [path for slug, path in found.items() if slug in ORDER]:
+        raise ValueError(f"{taken[0]}: there is an exercise of this name already; give the variant another one")
+    return found
 
 
 @cache
@@ -43,9 +58,7 @@ def exercise(slug: str) -> Exercise:
     if wanted.isdigit() and 1 <= int(wanted) <= len(known):
         wanted = known[int(wanted) - 1]
     if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, 1, 0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"there is no exercise {slug!r}{hint} (minitx learn list shows them all)")
+        raise Unknown(slug, next(iter(difflib.get_close_matches(wanted, known, 1, 0.5)), ""))
     if wanted not in ORDER:
         made, words = variant(_variants()[wanted])
         language.add(wanted, words)

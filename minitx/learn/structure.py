@@ -11,7 +11,7 @@ from math import sqrt
 
 import numpy as np
 
-from minitx.learn.compare import gaps, same
+from minitx.learn.compare import apart, gaps, not_finite, same, size
 from minitx.learn.draw import Draw
 from minitx.learn.finding import Finding
 from minitx.op import Array
@@ -26,8 +26,9 @@ def relations(name: str, wrong: Array, right: Array, known: Arrays, factors: Fac
     if wrong.size > 1000 + 100 * right.size or not np.isfinite(right).all():
         return []
     if not np.isfinite(wrong).all():
-        values = {"name": name, "n": int((~np.isfinite(wrong)).sum()), "all": wrong.size}
-        return [Finding("not-finite", values, weak=True)]
+        return not_finite(name, wrong, right)
+    if right.any() and same(wrong, right, SAME):
+        return [Finding("almost", {"name": name, "gap": f"{apart(wrong, right) / size(right):.1e}"}, weak=True)]
     guesses = (_nothing, _factor, _transposed, _array, _row) if wrong.shape == right.shape else (_shape,)
     with np.errstate(all="ignore"):
         for guess in guesses:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from minitx.learn.attempt import Attempt
 from minitx.learn.exercises import ORDER
+from minitx.learn.finding import Stop
 from minitx.learn.flow import Course
 from minitx.learn.folder import file_of
 from minitx.learn.inside import loaded
 from minitx.learn.language import say
-from minitx.learn.render import rendered
+from minitx.learn.render import rendered, sentence
 from minitx.learn.runner import check_file
 from minitx.learn.shelf import exercise
 from minitx.learn.stand_in import Rule, op_of, stand_in
@@ -36,7 +38,7 @@ def train(course: Course, task: str = "reverse", steps: int = STEPS) -> int:
     calls: Counter[str] = Counter()
     with reference():
         theirs = losses(task, steps, {})
-        own = losses(task, steps, mine, calls)
+        own = losses(task, steps, {slug: watched(course, slug, f) for slug, f in mine.items()}, calls)
     course.out(chart(own, theirs))
     gap = max(abs(a - b) / max(abs(b), 1e-9) for a, b in zip(own[: max(1, steps // 10)], theirs))
     course.out("\n" + say(course.lang, "train.legend", steps=steps, task=task))
@@ -77,6 +79,25 @@ def losses(
             rule = stand_in(exercise(slug), function)
             stack.enter_context(op.using(rule if calls is None else counted(rule, slug, calls)))
         return [float(trainer.train_step()["loss"]) for _ in range(steps)]
+
+
+def watched(course: Course, slug: str, function: Any) -> Any:
+    """The function; an exception of its own is told as in a check."""
+    wanted = exercise(slug)
+    attempt = Attempt(wanted, function, str(file_of(course.folder, wanted).resolve()))
+
+    def told(f: Any, *args: Any) -> Any:
+        try:
+            return attempt.guarded(f, list(args))
+        except Stop as stop:
+            said = sentence(stop.finding, slug, course.lang)
+            raise ValueError(say(course.lang, "train.stopped", slug=slug, said=said)) from stop
+
+    def watching(*args: Any) -> Any:
+        value, backward = told(function, *args)
+        return value, lambda dy: told(backward, dy)
+
+    return watching
 
 
 def counted(rule: Rule, slug: str, calls: Counter[str]) -> Rule:

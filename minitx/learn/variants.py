@@ -42,7 +42,10 @@ def variant(path: Path) -> tuple[Exercise, dict[str, Any]]:
     name = path.stem
     forward = getattr(module, name, None)
     if not inspect.isfunction(forward):
-        raise ValueError(f"{path}: a variant holds one function with the name of its file, `def {name}(...)`")
+        raise ValueError(
+            f"{path}: a variant holds one function with the name of its file, `def {name}(...)`"
+            " (a file whose name begins with _ is no variant)"
+        )
     slug = name.replace("_", "-")
     shapes = annotated(forward)
     gradients = tuple(getattr(module, "gradients", shapes))
@@ -57,7 +60,9 @@ def variant(path: Path) -> tuple[Exercise, dict[str, Any]]:
     )  # fmt: skip
     title, _, task = (module.__doc__ or name).strip().partition("\n")
     words = {"title": title.strip(" ."), "task": inspect.cleandoc(task) or title, "why": getattr(module, "why", "")}
-    words |= {"hints": getattr(module, "hints", None) or ["-"], "note": getattr(module, "note", "")}
+    hints = getattr(module, "hints", [])
+    words |= {"hints": [hints] if isinstance(hints, str) else list(hints), "note": getattr(module, "note", "")}
+    tried(exercise, forward, path)
     return exercise, words | {"cases": getattr(module, "cases", {})}
 
 
@@ -66,9 +71,30 @@ def load(path: Path) -> ModuleType:
     module.__file__ = str(path)
     try:
         exec(compile(path.read_text("utf-8"), str(path), "exec", dont_inherit=True), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{path}: the variant does not load: {type(error).__name__}: {error}") from error
     return module
+
+
+def tried(exercise: Exercise, forward: Callable[..., Any], path: Path) -> None:
+    """Called once: what is amiss with it is the teacher's to hear, not a learner's."""
+    if unknown := [n for n in exercise.gradients if n not in exercise.parameters]:
+        raise ValueError(f"{path}: `gradients` names {unknown[0]!r}, which is no parameter of {exercise.function}")
+    try:
+        arguments = exercise.arguments(np.random.default_rng(0))
+        given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+        with np.errstate(all="ignore"):
+            value = forward(*given.values())
+    except Exception as error:
+        raise ValueError(f"{path}: {exercise.function} stops with {type(error).__name__}: {error}") from error
+    value = np.asarray(value) if isinstance(value, float) else value
+    if not isinstance(value, np.ndarray) or value.dtype != np.float64 or not np.isfinite(value).all():
+        what = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        wanted = "is to return one array of float64, all of it finite"
+        raise ValueError(f"{path}: {exercise.function} {wanted}; it returned {what}")
+    for n, a in arguments.items():
+        if isinstance(a, np.ndarray) and not np.array_equal(a, given[n], equal_nan=a.dtype.kind == "f"):
+            raise ValueError(f"{path}: {exercise.function} writes into {n}; let it work on a copy")
 
 
 def annotated(forward: Callable[..., Any]) -> dict[str, str]:
@@ -85,11 +111,15 @@ def bare(forward: Callable[..., Any]) -> str:
 
 def drawn(forward: Callable[..., Any], shapes: dict[str, str], path: Path) -> Callable[[Rng], Arguments]:
     """Random arrays of the annotated shapes."""
-    symbols = sorted({s for shape in shapes.values() for s in axes(shape)} - {"..."})
-    if not shapes or len(symbols) > len(PRIMES):
-        raise ValueError(f'{path}: say the shapes as annotations, x: "(..., n)", or write arguments(rng)')
-    size = dict(zip(symbols, PRIMES))
+    found = {s for shape in shapes.values() for s in axes(shape)} - {"..."}
+    symbols = sorted(s for s in found if s.isidentifier())
+    size = {s: int(s) for s in found if s.isdecimal()} | dict(zip(symbols, PRIMES))
     parameters = inspect.signature(forward).parameters
+    if not shapes or len(size) < len(found):
+        raise ValueError(f'{path}: say the shapes as annotations, x: "(..., n)", or write arguments(rng)')
+    for name, p in parameters.items():
+        if p.kind is not p.POSITIONAL_OR_KEYWORD or (name not in shapes and p.default is p.empty):
+            raise ValueError(f"{path}: the parameter {p} needs a shape or a default")
 
     def arguments(rng: Rng) -> Arguments:
         made: Arguments = {}
@@ -98,7 +128,7 @@ def drawn(forward: Callable[..., Any], shapes: dict[str, str], path: Path) -> Ca
                 made[name] = p.default
                 continue
             shape = [n for s in axes(shapes[name]) for n in (LEADING if s == "..." else (size[s],))]
-            made[name] = rng.standard_normal(shape)
+            made[name] = np.array(rng.standard_normal(shape))
         return made
 
     return arguments

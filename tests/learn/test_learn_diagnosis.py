@@ -10,6 +10,7 @@ from minitx.learn.exercise import Exercise
 from minitx.learn.exercises.embedding import EXERCISE as EMBEDDING
 from minitx.learn.exercises.layer_norm import EXERCISE as LAYER_NORM
 from minitx.learn.exercises.linear import EXERCISE as LINEAR
+from minitx.learn.exercises.log_softmax import EXERCISE as LOG_SOFTMAX
 from minitx.learn.exercises.softmax import EXERCISE as SOFTMAX
 from minitx.learn.ladder import climb
 from minitx.learn.structure import factor_name
@@ -253,3 +254,23 @@ def test_of_every_mixture_of_terms_only_the_truth_is_said():
 
 
 right = function("layer-norm")
+
+
+@pytest.mark.parametrize("place", ["y", "dx"])
+def test_almost_right_is_not_called_by_another_name(place):
+    """Off by 1e-7: neither a transpose nor a factor, but a rounded constant or an eps."""
+    old = "    return y, backward" if place == "y" else "return dx"
+    new = "    return y * (1 + 1e-7), backward" if place == "y" else "return dx * (1 + 1e-7)"
+    found = said(SOFTMAX, function("softmax", almost=(old, new)))
+    assert found["almost"] == {"name": place, "gap": "1.0e-07"}
+    assert set(found) <= {"almost", "value", "entries"}
+
+
+def test_almost_right_is_no_known_mistake():
+    """The known one, log of a probability that is 0, is right on ordinary numbers; this one is not."""
+    def log_softmax(x):
+        c = x - x.max(-1, keepdims=True)
+        y = c - np.log(np.exp(c).sum(-1, keepdims=True) + 1e-7)
+        return y, lambda dy: dy - np.exp(y) * dy.sum(-1, keepdims=True)
+
+    assert set(said(LOG_SOFTMAX, log_softmax)) == {"value", "almost"}

@@ -208,3 +208,75 @@ def test_the_language_follows_the_locale(capfd, monkeypatch):
     assert "已完成" in said.out
     _, said = learn("list", "--lang", "en", capfd=capfd)
     assert "solved" in said.out
+
+
+def test_hints_can_be_asked_for_by_number(capfd):
+    """Where no progress is kept there is another way to the second one."""
+    hints = words("softmax", "en")["hints"]
+    _, said = learn("hint", "softmax", capfd=capfd)
+    assert "minitx learn hint softmax 2" in said.out
+    _, said = learn("hint", "softmax", "2", capfd=capfd)
+    assert hints[1][:30] in said.out
+    assert learn("hint", "softmax", "0") == 2
+    FOLDER.mkdir()
+    learn("hint", "softmax", "2")
+    learn("hint", "softmax", "1")
+    assert entry()["hints"] == 2
+
+
+def test_numbers_that_were_put_into_the_progress_file(capfd):
+    FOLDER.mkdir()
+    PROGRESS.write_text('{"exercises": {"softmax": {"hints": -5, "attempts": -2}}}', "utf-8")
+    assert learn("hint", "softmax") == 0
+    assert entry()["hints"] == 1
+
+
+def test_a_check_of_no_file_is_no_attempt(capfd):
+    FOLDER.mkdir()
+    status, said = learn("check", "softmax", capfd=capfd)
+    assert status == 1
+    assert "`minitx learn reset softmax` writes it" in " ".join(said.out.split())
+    assert not PROGRESS.exists()
+
+
+def test_a_folder_that_can_only_be_read(capfd, monkeypatch):
+    def refuse(known):
+        raise PermissionError(13, "Permission denied")
+
+    solved()
+    monkeypatch.setattr("minitx.learn.progress.Progress.save", refuse)
+    for command in ("check", "hint", "solution"):
+        if command == "solution":
+            PROGRESS.unlink()
+        status, said = learn(command, "softmax", capfd=capfd)
+        assert status == 0
+        assert "could not be written (Permission denied)" in said.out
+        assert len(said.out.splitlines()) > 3
+        assert "Noted" not in said.out
+
+
+def test_nothing_is_said_to_be_noted_where_it_is_not(capfd):
+    _, said = learn("solution", "softmax", capfd=capfd)
+    assert "Noted" not in said.out
+
+
+def test_an_unknown_slug_in_chinese(capfd):
+    status, said = learn("check", "sofmax", "--lang", "zh", capfd=capfd)
+    assert status == 2
+    assert "是不是 softmax" in said.err
+
+
+def test_explain_of_nothing(capfd):
+    assert learn("explain", "") == 2
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("ascii", "sigma^2 = mean((x - mu)^2)"), ("gbk", "σ^2 = mean((x - μ)^2)"), ("utf-8", "σ² = mean((x - μ)²)")],
+)
+def test_signs_of_equations_are_spelt_out_where_need_be(encoding, said):
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "minitx", "learn", "explain", "layer-norm", "--lang", "zh"]
+    text = subprocess.run(command, capture_output=True, env=environment, check=True).stdout.decode(encoding)
+    assert said in text
+    assert encoding == "ascii" or "方差" in text

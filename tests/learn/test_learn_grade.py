@@ -3,6 +3,7 @@ import csv
 import io
 import json
 
+import numpy as np
 import pytest
 from answers import ANSWERS
 
@@ -119,3 +120,83 @@ def test_a_variant_that_does_not_load_is_one_message(variants, capsys):
     (variants / "broken.py").write_text("def other(x):\n    return x\n", "utf-8")
     assert main(["learn", "explain", "broken"]) == 2
     assert "def broken(...)" in capsys.readouterr().err
+
+
+def softmax(tmp_path, text):
+    return str(learner(tmp_path, "mine", softmax=text))
+
+
+def test_a_folder_or_slug_named_twice_counts_once(tmp_path):
+    folder = softmax(tmp_path, ANSWERS["softmax"])
+    assert grade([folder, folder], ["softmax", "softmax"])["totals"] == {folder: {"points": 100.0, "of": 100.0}}
+
+
+def test_the_reason_is_told_first(tmp_path):
+    folder = softmax(tmp_path, ANSWERS["softmax"].replace("- (dy * y)", "+ (dy * y)"))
+    said = grade([folder], ["softmax"])["results"][0]["diagnosis"]
+    assert "term 2 has the wrong sign" in said[0]
+
+
+def test_what_is_no_number_is_json_all_the_same(tmp_path):
+    folder = softmax(tmp_path, ANSWERS["softmax"].replace("return dx", "return dx if dy.shape[-1] > 1 else dx / 0"))
+    out = tmp_path / "out.json"
+    assert main(["learn", "grade", folder, "--only", "softmax", "--json", str(out)]) == 0
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    assert json.loads(out.read_text("utf-8"), parse_constant=refuse)["results"][0]["failed"] == 7
+
+
+def test_files_that_cannot_be_written_are_told_before_the_work(tmp_path, capsys, monkeypatch):
+    folder = softmax(tmp_path, ANSWERS["softmax"])
+    monkeypatch.setattr("minitx.learn.grade.check_file", lambda *args, **options: pytest.fail("it began"))
+    assert main(["learn", "grade", folder, "--only", "softmax", "--csv", folder]) == 2
+    assert main(["learn", "grade", folder, "--only", "softmax", "--seed", "-1"]) == 2
+    assert "--seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('def bad(x: "(..., n)", y): return x', "y needs a shape or a default"),
+        ('def bad(x: "(n,)", *more): return x', "needs a shape or a default"),
+        ('def bad(x: "(2 * n,)"): return x', "say the shapes"),
+        ('def bad(x: "(n,)"): return None', "one array of float64"),
+        ('def bad(x: "(n,)"): return x, x', "one array of float64"),
+        ('def bad(x: "(n,)"): return x.astype("float32")', "one array of float64"),
+        ('def bad(x: "(n,)"): return x / 0', "all of it finite"),
+        ('def bad(x: "(n,)"): return x[100]', "stops with IndexError"),
+        ('def bad(x: "(n,)"):\n    x += 1\n    return x * x', "writes into x"),
+        ('gradients = ("z",)\ndef bad(x: "(n,)"): return x', "no parameter"),
+        ("raise SystemExit", "does not load"),
+        ("one = 1", "begins with _"),
+    ],
+)
+def test_a_variant_that_is_amiss_is_told_to_its_teacher(tmp_path, variants, capsys, text, said):
+    (variants / "bad.py").write_text(text, "utf-8")
+    assert main(["learn", "reset", "bad", "--folder", str(tmp_path / "mine")]) == 2
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_variant_with_a_size_of_its_own(variants):
+    (variants / "good.py").write_text('hints = "one"\ndef good(x: "(2, n)", s: "()"): return s * x * x', "utf-8")
+    made = shelf.exercise("good").arguments(np.random.default_rng(0))
+    assert (made["x"].shape, made["s"].shape) == ((2, 5), ())
+    assert language.words("good", "en")["hints"] == ["one"]
+
+
+def test_a_variant_without_hints_has_none(variants, capsys):
+    assert main(["learn", "hint", "softmax-temperature"]) == 0
+    assert main(["learn", "solution", "softmax-temperature"]) == 0
+    said = capsys.readouterr().out
+    assert "no hints" in said
+    assert "no solution" in said
+
+
+def test_a_variant_does_not_take_the_name_of_an_exercise(variants):
+    (variants / "softmax.py").write_text('def softmax(x: "(n,)"): return x', "utf-8")
+    with pytest.raises(ValueError, match="of this name already"):
+        shelf.slugs()

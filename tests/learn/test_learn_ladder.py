@@ -1,4 +1,6 @@
 """The ladder: each rung is failed by what it is there for, and the check stops at the first one."""
+import json
+
 import numpy as np
 import pytest
 from answers import ANSWERS
@@ -6,7 +8,10 @@ from answers import ANSWERS
 from minitx.learn.exercise import Exercise
 from minitx.learn.exercises.layer_norm import EXERCISE as LAYER_NORM
 from minitx.learn.exercises.softmax import EXERCISE as SOFTMAX
+from minitx.learn.exercises.step_width import EXERCISE as STEP_WIDTH
+from minitx.learn.finding import Finding
 from minitx.learn.ladder import climb
+from minitx.learn.render import sentence
 
 KEPT = []
 
@@ -210,7 +215,7 @@ def test_7_a_gradient_that_is_a_piece_of_an_argument():
         (softmax_with(gradient=lambda dx, dy, y: np.ones(dx.shape, int)), "no.integers"),
         (softmax_with(lambda y: y.tolist()), "no.array"),
         (softmax_with(lambda y: y.astype(np.float32)), "no.dtype"),
-        (softmax_with(lambda y: np.array([None] * 3)), "no.dtype"),
+        (softmax_with(lambda y: np.array([None] * 3)), "no.kind"),
         (softmax_with(lambda y: 1 / 0), "no.raised"),
         (softmax_with(lambda y: np.broadcast_to(1.0, (10**6, 10**6))), "shape"),
     ],
@@ -244,3 +249,98 @@ def test_several_gradients():
     space = {}
     exec(ANSWERS["layer-norm"], space)
     assert climb(LAYER_NORM, space["layer_norm"]).passed
+
+
+@pytest.mark.parametrize(
+    ("gradient", "place", "number"),
+    [
+        (lambda dx, dy, y: np.where(np.arange(5) == 3, np.nan, dx), "[0, 0, 3]", "nan"),
+        (lambda dx, dy, y: dx * np.where(np.arange(3)[:, None] == 2, np.inf, 1), "[0, 2, 0]", None),
+        (lambda dx, dy, y: dx + 0 * np.log(dy), None, "nan"),  # only where dy < 0
+    ],
+)
+def test_numbers_come_before_linearity(gradient, place, number):
+    result = climb(SOFTMAX, softmax_with(gradient=gradient))
+    found = result.findings[0]
+    assert found.key == "not-finite"
+    assert found.values["name"] == "dx"
+    assert 0 < found.values["n"] < found.values["all"] == 30 or place is None
+    assert place is None or found.values["place"] == place
+    assert number is None or found.values["number"] == number
+    assert not any(f.key.startswith("nonlinear") for f in result.findings)
+
+
+def test_numbers_come_before_linearity_where_dy_is_0():
+    with_division = softmax_with(gradient=lambda dx, dy, y: dx / dy * dy)
+    assert first(with_division) == (4, "not-finite-zero")
+
+
+def test_a_value_that_is_no_number_is_told_once():
+    result = climb(SOFTMAX, softmax_with(lambda y: np.where(np.arange(5) == 1, np.nan, y)))
+    assert [found.key for found in result.findings] == ["value", "not-finite"]
+    assert result.findings[1].values["place"] == "[0, 0, 1]"
+
+
+def test_in_a_special_case_too():
+    wrong = softmax_with(gradient=lambda dx, dy, y: dx if y.shape[-1] > 1 else dx / 0)
+    result = climb(SOFTMAX, wrong)
+    assert result.failed == 7
+    assert [found.key for found in result.findings] == ["gradient-case", "not-finite"]
+
+
+@pytest.mark.parametrize("setting", [{"all": "ignore"}, {"over": "raise"}])
+def test_7_error_settings_are_everybodys(setting):
+    before = np.geterr()
+
+    def softmax(x):
+        np.seterr(**setting)
+        return parts(x)
+
+    assert first(softmax) == (7, "odd.state")
+    assert np.geterr() == before
+
+
+@pytest.mark.parametrize("backward", [lambda: 1, lambda dy, x: dy])
+def test_a_backward_with_other_parameters(backward):
+    result = climb(SOFTMAX, lambda x: (parts(x)[0], backward))
+    assert (result.failed, result.findings[0].key) == (3, "no.signature")
+    assert result.findings[0].values["name"] == "backward"
+
+
+@pytest.mark.parametrize(
+    ("gradient", "key"),
+    [
+        (lambda dx, dy, y: dx.tolist(), "no.array"),  # and not "one gradient is wanted, two came"
+        (lambda dx, dy, y: dx > 0, "no.kind"),
+        (lambda dx, dy, y: dx + 0j, "no.kind"),
+    ],
+)
+def test_other_kinds_of_gradients(gradient, key):
+    assert first(softmax_with(gradient=gradient)) == (3, key)
+
+
+def test_an_exception_that_says_nothing():
+    class Mute(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def softmax(x):
+        raise Mute
+
+    assert climb(SOFTMAX, softmax).findings[0].values["said"] == "Mute"
+
+
+@pytest.mark.parametrize(
+    ("answer", "key", "words"),
+    [
+        (None, "no.none", "returned None"),
+        ("a", "no.answer", "cannot use what `u_curve` returned: str 'a'"),
+        ([1, [2]], "no.answer", "cannot use"),
+        (1.0, "says", "have the shape (); there is one for each step, so (12,)"),
+    ],
+)
+def test_an_answer_that_a_judge_cannot_use(answer, key, words):
+    result = climb(STEP_WIDTH, lambda f, df, x, steps: answer)
+    assert result.findings[0].key == key
+    data = json.loads(json.dumps(result.findings[0].values))  # as it comes back from the checker's process
+    assert words in sentence(Finding(key, data), "step-width", "en")

@@ -1,4 +1,6 @@
 """A learner's file in a process of its own: what goes wrong is said at the learner's line, and nothing else stops."""
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -94,3 +96,46 @@ def test_the_checker_is_light():
     code = f"import sys, minitx.learn.inside; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_rungs_that_were_climbed_before_an_endless_loop_stay_climbed(tmp_path):
+    text = ANSWERS["softmax"].replace("        dx = y", "        while True:\n            pass\n        dx = y")
+    result = check(tmp_path, text, limit=1.0)
+    assert (result.climbed, result.failed) == ([1, 2], 3)
+    assert result.findings[0].key == "no.time-at"
+
+
+def test_the_line_that_is_shown_is_the_one_that_ran(tmp_path):
+    """Though the file was saved again in the meantime."""
+    text = HEAD + "open(__file__, 'w').write('#\\n' * 9)\ndef softmax(x):\n    return x.nothing\n"
+    assert check(tmp_path, text).findings[0].values["code"] == "return x.nothing"
+
+
+@pytest.mark.parametrize("error", ["KeyboardInterrupt", "GeneratorExit", "BaseException"])
+def test_whatever_is_raised_is_told_at_its_line(tmp_path, capfd, error):
+    found = check(tmp_path, HEAD + f"def softmax(x):\n    raise {error}\n").findings[0]
+    assert found.values["line"] == 3
+    assert found.values["kind"] == error
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_what_is_printed_ends_with_its_line_and_does_not_flood(tmp_path, capfd):
+    loud = "def softmax(x):\n    print('.' * 1000, end='')\n    print('!', file=sys.stderr)"
+    assert check(tmp_path, "import sys\n" + ANSWERS["softmax"].replace("def softmax(x):", loud)).passed
+    said = capfd.readouterr()
+    assert said.out == "." * 8000 + "\n"
+    assert said.err.count("!") == 40
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent in another way there")
+def test_ctrl_c_ends_a_check_without_a_traceback(tmp_path):
+    (tmp_path / "softmax.py").write_text("print('running', flush=True)\nwhile True:\n    pass\n", "utf-8")
+    command = [sys.executable, "-m", "minitx", "learn", "check", "softmax", "--folder", str(tmp_path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    started = subprocess.Popen(command, **pipes, text=True, start_new_session=True)
+    while "running" not in started.stdout.readline():
+        assert started.poll() is None
+    os.killpg(started.pid, signal.SIGINT)  # to the checker's process too, as a terminal does
+    _, errors = started.communicate(timeout=20)
+    assert started.returncode == 130
+    assert errors == "minitx: stopped\n"

@@ -7,8 +7,10 @@ from answers import ANSWERS
 
 from minitx.learn import check
 from minitx.learn.exercises import add, attention_weights, cross_entropy, embedding, layer_norm, linear
+from minitx.learn.flow import Course
+from minitx.learn.inside import loaded
 from minitx.learn.stand_in import op_of, stand_in
-from minitx.learn.train import chart
+from minitx.learn.train import chart, watched
 from minitx.models import Transformer
 from minitx.op import registry
 from minitx.settings import reference
@@ -83,3 +85,19 @@ def test_in_a_notebook(capsys):
     assert "term 2 has the wrong sign" in said
     with pytest.raises(ValueError, match="no exercise asks"):
         check(one_step)
+
+
+def test_a_function_that_stops_in_training_is_told_at_its_line(tmp_path):
+    file = tmp_path / "linear.py"
+    text = ANSWERS["linear"].replace("    y = x", "    assert x.dtype == np.float64\n    y = x", 1)
+    file.write_text(text, "utf-8")
+    mine = watched(Course("en", str(tmp_path)), "linear", loaded(linear.EXERCISE, str(file.resolve())))
+    with pytest.raises(ValueError, match="stopped in training") as stopped:
+        one_step([(linear.EXERCISE, stand_in(linear.EXERCISE, mine))])
+    assert "AssertionError" in str(stopped.value)
+    assert "line 5" in str(stopped.value)
+
+
+def test_an_unwritten_cell_of_a_notebook(capsys):
+    assert not check(..., "kv-bytes", lang="en")
+    assert "Open" not in capsys.readouterr().out
