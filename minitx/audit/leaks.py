@@ -23,6 +23,8 @@ def future(s: Subject) -> Finding:
     """Change token j alone, for every j, and look at the logits before it."""
     if not s.causal:
         return Finding("future", None, said="an encoder sees both sides by design")
+    if not s.by_place:
+        return Finding("future", None, said="it has one answer a row")
     sources, ids = _inputs(s, 1)
     before, moves = s(*sources, ids), np.zeros((1, s.length))
     by = np.zeros(s.length, int)
@@ -121,6 +123,8 @@ def documents(s: Subject) -> Finding:
         return Finding("documents", None, said="pairs of source and target are not packed")
     if s.patch_dim is not None:
         return Finding("documents", None, said="images are not packed")
+    if not s.by_place:
+        return Finding("documents", None, said="it has one answer a row")
     if missing := {"mask", "positions"} - s.takes:
         return Finding("documents", None, said=f"it takes no {' and no '.join(f'{n}=' for n in sorted(missing))}")
     n = s.length
@@ -131,8 +135,6 @@ def documents(s: Subject) -> Finding:
         before = s(packed.ids, **options)
     except ValueError as refusal:  # linear attention knows no documents, and says so
         return Finding("documents", None, said=str(refusal))
-    if before.ndim != 3:
-        return Finding("documents", None, said="it has one answer a row")
     moves = np.zeros((1, n))
     for k in range(3):
         after = s(s.changed(packed.ids, packed.documents == k), **options)
@@ -152,6 +154,8 @@ def incremental(s: Subject) -> Finding:
     """The logits of a model with a cache, token by token, beside those of one pass over everything."""
     if not s.causal:
         return Finding("incremental", None, said="an encoder reads the whole at once")
+    if not s.by_place:
+        return Finding("incremental", None, said="it has one answer a row")
     if not hasattr(s.model, "decode"):
         return Finding("incremental", None, said="a function has no cache that could be tried")
     step = token_by_token()

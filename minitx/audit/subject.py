@@ -40,6 +40,7 @@ class Subject:
             raise ValueError(f"audit: sequences have at least 4 places, not {self.length}")
         self.rng = rng
         self.takes = _parameters(model)
+        self.by_place = True  # logits (B, T, V); False: (B, classes)
         self.tolerance = PRECISE[np.dtype(np.float64)]  # until logits say otherwise
 
     @property
@@ -53,7 +54,23 @@ class Subject:
 
     def __call__(self, *inputs: Array, **options: Any) -> Array:
         with self.calm():
-            return self.array(self.model(*inputs, **options))
+            logits = self.array(self.model(*inputs, **options))
+        B, T = inputs[-1].shape[0], inputs[-1].shape[1] + (self.patch_dim is not None)
+        if logits.shape[: logits.ndim - 1] not in ((B, T), (B,)):
+            raise ValueError(f"audit: logits of {B} rows, {T} places each, are (B, T, V) or (B, classes), not "
+                             f"{logits.shape}")  # fmt: skip
+        return logits
+
+    def try_out(self) -> None:
+        """Is the answer one a place or one a row? What no change can be seen in, chance and NaN, is refused."""
+        inputs = [self.draw(1) for _ in range(1 + (self.family == "encoder-decoder"))]
+        once, again = self(*inputs), self(*inputs)
+        if np.isnan(once).any():
+            raise ValueError("audit: the logits of ordinary tokens are NaN, and no change can be seen in those")
+        if self.moves(again, once).max(initial=0) > self.tolerance:
+            raise ValueError("audit: the same tokens give other logits the second time; turn off dropout, and whatever "
+                             "else is drawn at random or remembered")  # fmt: skip
+        self.by_place = once.ndim == 3
 
     def calm(self) -> AbstractContextManager[None]:
         """Inside: no dropout and no tape."""
@@ -62,6 +79,8 @@ class Subject:
     def array(self, result: Any) -> Array:
         """Logits as an array, whatever they come in."""
         result = getattr(result, "logits", result)
+        if hasattr(result, "detach"):  # a Tensor, or one of PyTorch
+            result = result.detach()
         logits: Array = result.numpy() if isinstance(result, Tensor) else np.asarray(result)
         if logits.dtype.kind != "f" or logits.ndim not in (2, 3):
             raise TypeError(f"audit: logits are floats (B, T, V) or (B, classes), not {logits.dtype} {logits.shape}")

@@ -41,6 +41,7 @@ def audit(
     the smaller leaks. Nothing of the model is changed.
     """
     s = Subject(model, family, vocab_size, length, np.random.default_rng(seed))
+    s.try_out()
     task = Task(s, objective, loss)
     findings = [leaks.future(s), leaks.padding(s), leaks.cross_attention(s), targets.loss(task), targets.shift(task)]
     padding_is_read = any(f.leak for f in findings[1:3])

@@ -72,5 +72,5 @@ def the_model(source: str, settings: list[str]) -> Any:
     pairs = [text.partition("=") for text in settings]
     if bad := next((key for key, equals, _ in pairs if not equals), None):
         raise UserError(f"--set takes key=value, like d_model=32, not {bad!r}")
-    config = small(source, **{key: parse(value) for key, _, value in pairs})
+    config = small(source, **{key: parse(value, key) for key, _, value in pairs})
     return Transformer(config, rng=np.random.default_rng(0)).astype(np.float64)

@@ -69,7 +69,7 @@ def read(source: str, settings: list[str]) -> Card:
         if bad := next((key for key, equals, _ in pairs if not equals), None):
             raise UserError(f"--set takes key=value, like d_model=64, not {bad!r}")
         build = getattr(TransformerConfig, source)
-        return Card(build(**{key: parse(value) for key, _, value in pairs}))
+        return Card(build(**{key: parse(value, key) for key, _, value in pairs}))
     if path.is_file():
         return Card.read(path)
     if path.is_dir():

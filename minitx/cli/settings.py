@@ -17,6 +17,7 @@ from typing import Any
 from minitx.cli.common import UserError
 from minitx.models import Card, TransformerConfig
 from minitx.models.card import PATHS, TOKENIZER, VERSION, check_version, model_fields
+from minitx.models.rules import CHOICES
 from minitx.models.run_section import PLACES, run_settings
 from minitx.tasks import task_options
 from minitx.training.config import TrainingConfig, nearest
@@ -113,12 +114,17 @@ def gather(task: str, files: Iterable[Mapping[str, Any]], settings: Iterable[str
         key, equals, word = text.partition("=")
         if not equals or not key:
             raise UserError(f"--set takes key=value, like lr=0.001, not {text!r}")
-        put(key.strip(), parse(word.strip()))
+        put(key.strip(), parse(word.strip(), key.strip()))
     return tables
 
 
-def parse(word: str) -> Any:
-    """`12`, `1e-3`, `true`, `none`, `[0.9, 0.98]`, `(0.9, 0.98)` are what they look like; anything else is a word."""
+def parse(word: str, key: str = "") -> Any:
+    """`12`, `1e-3`, `true`, `none`, `[0.9, 0.98]`, `(0.9, 0.98)` are what they look like; anything else is a word.
+
+    Where "none" is itself a choice of the setting `key`, position or head, it is that word.
+    """
+    if word.lower() == "none" and "none" in CHOICES.get(AS_IN_A_CARD.get(key, key).rpartition(".")[2], ()):
+        return "none"
     constants = {"true": True, "false": False, "none": None, "null": None}
     if word.lower() in constants:
         return constants[word.lower()]

@@ -83,5 +83,5 @@ def the_model(args: argparse.Namespace) -> Any:
     changes = {**SMALL, "max_length": args.length}
     if getattr(preset(), "patch_dim", None):  # a model of images has no vocabulary
         changes |= {"vocab_size": 0, "patch_dim": 3, "classes": 5, "max_length": args.length + 1}
-    config = preset(**{**changes, **{key: parse(value) for key, _, value in pairs}})
+    config = preset(**{**changes, **{key: parse(value, key) for key, _, value in pairs}})
     return Transformer(config, rng=np.random.default_rng(0))

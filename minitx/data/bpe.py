@@ -107,6 +107,8 @@ class BytePairTokenizer:
 
     def _parts(self, text: str, special: bool) -> Iterator[tuple[str, bool]]:
         """The text cut at special tokens, and for each part whether it is one."""
+        if not isinstance(text, str):
+            raise TypeError(f"a text is a str, not {type(text).__name__}; bytes become one by .decode(\"utf-8\")")
         try:
             text.encode()
         except UnicodeEncodeError as error:

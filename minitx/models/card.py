@@ -165,6 +165,12 @@ class Card:
             first = str(error).split()[0].rstrip(":,")
             raise ValueError(f"model.{PATHS[first]}: {error}" if first in PATHS else f"model: {error}") from None
         card = cls(config, **vocabulary, **groups)
+        said, of_model = card.training.objective, objective(config)
+        if "model" in values and None not in (said, of_model) and said != of_model:
+            raise ValueError(
+                f"training.objective of an architecture {config.architecture!r} with head {config.head!r} is "
+                f"{of_model}, not {said}: leave it out, or change the model"
+            )
         if values.get("fingerprint") not in (None, card.fingerprint()):
             raise ValueError(
                 f"fingerprint is {str(values['fingerprint'])[:12]}..., and that of this card is "

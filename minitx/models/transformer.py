@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minitx.masks import as_mask
 from minitx.models.builder import Builder
 from minitx.models.config import TransformerConfig
 from minitx.nn import Aux, Dropout, Module, Usage
@@ -133,12 +134,17 @@ class Transformer(Module):
         hidden = self.decoder_norm(x)
         if last is not None:
             hidden = hidden[np.arange(len(last)), last][:, None]  # (B, 1, d_model)
-        return Output(self.head(hidden, mask), hidden, aux.losses, record or {}, aux.usage)
+        return Output(self.scores(hidden, mask), hidden, aux.losses, record or {}, aux.usage)
 
     def inputs(self, x: Tensor, positions: Array, segments: Any) -> Tensor:
         """Embedded tokens, with what is added to them: (B, T, d_model) → (B, T, d_model)."""
         y: Tensor = self.dropout(self.embedding_norm(self.segments(self.positions(x, positions), segments)))
         return y
+
+    def scores(self, hidden: Tensor, mask: Any) -> Tensor:
+        """hidden (B, T, d_model) → logits. A plain boolean array is about pairs of tokens, as attention has read it."""
+        logits: Tensor = self.head(hidden, None if mask is None else as_mask(mask))
+        return logits
 
 
 # ---------------------------------------------------------------------- the three families
@@ -172,7 +178,7 @@ def _encoder(
     record: dict[str, Array] | None = {} if weights else None
     aux = Aux()
     hidden = model.encode(ids, mask=mask, segments=segments, positions=positions, record=record, aux=aux)
-    return Output(model.head(hidden, mask), hidden, aux.losses, record or {}, aux.usage)
+    return Output(model.scores(hidden, mask), hidden, aux.losses, record or {}, aux.usage)
 
 
 FAMILIES: dict[str, Callable[..., Output]] = {

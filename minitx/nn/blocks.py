@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minitx.masks import causal
+from minitx.masks import as_mask, causal
 from minitx.nn.attention import MultiHeadAttention
 from minitx.nn.dropout import Dropout
 from minitx.nn.mixture import Aux, MixtureOfExperts
@@ -165,5 +165,7 @@ def _attend(
 def _told(feedforward: Module, mask: Any, aux: Aux | None) -> Callable[[Tensor], Tensor]:
     """A mixture of experts is told which tokens are real, and where its losses go; other networks need neither."""
     if isinstance(feedforward, MixtureOfExperts):
-        return lambda h: feedforward(h, mask=mask, aux=aux)
+        # A plain boolean array is about pairs here, as attention reads it, also where B = T makes it look like (B, T).
+        real = None if mask is None else as_mask(mask)
+        return lambda h: feedforward(h, mask=real, aux=aux)
     return feedforward

@@ -11,6 +11,8 @@ from minitx.ops import embedding
 from minitx.ops.checks import integers
 from minitx.tensor import Array, Tensor
 
+LONGEST_TABLE = 1 << 16  # positions that SinusoidalPositions keeps
+
 
 def sinusoidal(positions: Any, d_model: int, base: float = 10000.0) -> Array:
     """
@@ -41,12 +43,14 @@ class SinusoidalPositions(Module):
         self._table = sinusoidal(np.arange(0), d_model)  # grows as longer inputs come; always the same values
 
     def forward(self, x: Tensor, positions: Any) -> Tensor:
-        positions = integers(positions, "positions")
+        positions = _one_per_token(positions, x)
         needed = int(positions.max()) + 1 if positions.size else 0
-        if needed > len(self._table):
-            self._table = sinusoidal(np.arange(max(needed, 2 * len(self._table))), self.d_model)
         if positions.min(initial=0) < 0:
             raise IndexError(f"positions count from 0; position {positions.min()} arrived")
+        if needed > LONGEST_TABLE:  # far out: only what is asked for
+            return x + sinusoidal(positions, self.d_model).astype(x.dtype)
+        if needed > len(self._table):
+            self._table = sinusoidal(np.arange(max(needed, 2 * len(self._table))), self.d_model)
         y: Tensor = x + self._table[positions].astype(x.dtype)
         return y
 
@@ -63,7 +67,7 @@ class LearnedPositions(Module):
         self.weight = Parameter(weight, decay=False)
 
     def forward(self, x: Tensor, positions: Any) -> Tensor:
-        positions = integers(positions, "positions")
+        positions = _one_per_token(positions, x)
         last = int(positions.max()) if positions.size else -1
         if last >= len(self.weight):
             raise IndexError(
@@ -83,5 +87,14 @@ class NoPositions(Module):
     inputs run; that what was learned holds for them is not to be expected.
     """
 
-    def forward(self, x: Tensor, positions: Array) -> Tensor:
+    def forward(self, x: Tensor, positions: Any) -> Tensor:
+        _one_per_token(positions, x)
         return x
+
+
+def _one_per_token(positions: Any, x: Tensor) -> Array:
+    """Positions of x (B, T, d_model) as integers (T,) or (B, T); another shape is refused, not broadcast."""
+    at = integers(positions, "positions")
+    if at.shape not in (x.shape[-2:-1], x.shape[:-1]):
+        raise ValueError(f"one position per token, {x.shape[-2:-1]} or {x.shape[:-1]} for x {x.shape}, not {at.shape}")
+    return at

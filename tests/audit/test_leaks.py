@@ -389,6 +389,23 @@ def test_an_encoder_decoder_as_a_function():
     assert leaks(report) == {"cross-attention": (1, 0)}
 
 
+@pytest.mark.parametrize("pooling", ["first", "mean", "last"])
+def test_a_decoder_that_has_one_answer_a_row(pooling):
+    report = audit(build("gpt2", head="classification", classes=3, pooling=pooling))
+    assert report.passed
+    for row in ("future", "documents", "incremental"):
+        assert report[row].said == "it has one answer a row"
+    assert report["padding"].leak is report["batch"].leak is False
+
+
+TABLE = np.random.default_rng(0).standard_normal((V, V))
+
+
+def at_random():
+    chance = np.random.default_rng(0)
+    return lambda ids: TABLE[ids] * (chance.random((*ids.shape, V)) > 0.1)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -396,6 +413,9 @@ def test_an_encoder_decoder_as_a_function():
         (lambda: audit(lambda ids: ids, vocab_size=V), TypeError, "logits are floats"),
         (lambda: audit(lambda ids: ids, vocab_size=V, family="rnn"), ValueError, "family is one of decoder"),
         (lambda: audit(build(), length=3), ValueError, "at least 4 places"),
+        (lambda: audit(lambda ids: TABLE[ids][:, 1:], vocab_size=V), ValueError, r"11 places each, are .* not \(1, 10"),
+        (lambda: audit(at_random(), vocab_size=V), ValueError, "same tokens give other logits .* turn off dropout"),
+        (lambda: audit(lambda ids: TABLE[ids] * np.nan, vocab_size=V), ValueError, "logits of ordinary tokens are NaN"),
     ],
 )
 def test_what_cannot_be_audited(call, error, words):

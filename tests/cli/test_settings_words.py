@@ -18,6 +18,17 @@ def test_parse(word, value):
     assert type(parse(word)) is type(value)
 
 
+@pytest.mark.parametrize("key", ["position", "model.position", "model.position.method", "head", "model.output.head"])
+def test_none_is_a_word_where_it_is_a_choice(key):
+    assert parse("none", key) == "none"
+    assert parse("null", key) is None
+
+
+def test_none_is_nothing_elsewhere():
+    tables = gather("copy", [], ["position=none", "window=none", "clip=none"])
+    assert tables == {"model": {"position": "none", "window": None}, "training": {"clip": None}, "task": {}}
+
+
 def test_every_key_finds_its_table():
     tables = gather("copy", [{"layers": 1, "training": {"lr": 1}}], ["lr=2", "model.heads=2", "longest=5"])
     assert tables == {"model": {"layers": 1, "heads": 2}, "training": {"lr": 2}, "task": {"longest": 5}}

@@ -193,6 +193,13 @@ def test_pitfall_07_ids_outside(tokenizer):
             tokenizer.decode([i])
 
 
+def test_a_text_is_a_str(tokenizer):
+    with pytest.raises(TypeError, match="a text is a str, not bytes"):
+        tokenizer.encode(b"abc")
+    with pytest.raises(TypeError, match="a text is a str, not int"):
+        BytePairTokenizer.train([1, 2], 300)
+
+
 def test_half_a_character_in_python(tokenizer):
     with pytest.raises(ValueError, match=r"character 3 is '\\ud83d', half of a pair"):
         tokenizer.encode("ab\ud83d")

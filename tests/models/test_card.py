@@ -5,7 +5,7 @@ import json
 import pytest
 
 from minitx.models import Card, TransformerConfig
-from minitx.models.card import PATHS, WITHOUT_MEANING, Inference, Training, flat
+from minitx.models.card import PATHS, WITHOUT_MEANING, Inference, Training, flat, objective
 from minitx.models.presets import PRESETS
 from minitx.models.run_section import run_settings
 
@@ -24,11 +24,14 @@ SEEDS_CARD = {  # the minimal reproduction card of the course, line by line, and
 
 
 def full(name="llama"):
+    config = getattr(TransformerConfig, name)()
     return Card(
-        getattr(TransformerConfig, name)(),
+        config,
         "characters",
         "abc",
-        Training("next-token", "packed, \\ \"quoted\" é", "fp32", {"name": "adamw", "betas": [0.9, 1e-12]}, [0, 7]),
+        Training(
+            objective(config), "packed, \\ \"quoted\" é", "fp32", {"name": "adamw", "betas": [0.9, 1e-12]}, [0, 7]
+        ),
         Inference("none", "int8", 3, 100, 28),
     )
 
@@ -78,6 +81,8 @@ def test_what_is_left_out_has_its_default():
         ({"version": 1, "model": {"norm": {"epsilon": 0}}}, "model.norm.epsilon: norm_eps is a positive number"),
         ({"version": 1, "model": {"position": {"scaling": {"type": "linear"}}}}, "model.position.scaling: "),
         ({"version": 1, "training": {"objective": "next-tokens"}}, "training.objective .*did you mean 'next-token'"),
+        ({"version": 1, "model": {"architecture": "decoder"}, "training": {"objective": "sequence-to-sequence"}},
+         "training.objective of an architecture 'decoder' with head 'language-model' is next-token, not seq"),
         ({"version": 1, "training": {"optimizer": "adamw"}}, "training.optimizer is a table with its name"),
         ({"version": 1, "training": {"seeds": 3}}, r"training.seeds is a list of whole numbers, \[0\], not 3"),
         ({"version": 1, "training": 3}, "training is a table, not 3"),

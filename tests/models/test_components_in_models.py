@@ -91,6 +91,27 @@ def test_classification_reads_real_tokens_only(pooling, architecture):
     np.testing.assert_allclose(model(x[1:, :4]).logits.data, logits[1:], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("architecture", ["encoder", "decoder"])
+def test_a_boolean_array_is_about_pairs_everywhere_even_where_b_is_t(architecture):
+    """(T, T) looks like (B, T) then, and a mixture, or pooling, must not take it for real tokens."""
+    head = {"encoder": "masked-lm", "decoder": "language-model"}[architecture]
+    model = build(architecture=architecture, head=head, experts=3, activation="swiglu")
+    rows, pairs = ids(T, T), np.tri(T, dtype=bool)
+    alone = [model(rows[b : b + 1], mask=pairs).logits.data[0] for b in range(T)]
+    np.testing.assert_allclose(model(rows, mask=pairs).logits.data, alone, rtol=1e-10, atol=1e-12)
+    pools = build(architecture=architecture, head="classification", classes=5, pooling="mean")
+    with pytest.raises(ValueError, match="about pairs"):
+        pools(rows, mask=pairs)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "alibi", "relative", "none"])
+def test_positions_that_do_not_fit_are_refused_whether_read_or_not(position):
+    model = build(architecture="decoder", position=position)
+    for wrong in (np.arange(T - 1), [0], np.zeros((B + 1, T), int)):
+        with pytest.raises(ValueError, match="one position per token"):
+            model(ids(B, T), positions=wrong)
+
+
 def test_heads_by_shape_and_none():
     assert build(architecture="encoder", head="tokens", classes=5)(ids(B, T)).logits.shape == (B, T, 5)
     assert build(architecture="encoder", head="masked-lm")(ids(B, T)).logits.shape == (B, T, V)

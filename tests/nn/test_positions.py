@@ -28,12 +28,34 @@ def test_positions_are_integers():
         nn.SinusoidalPositions(4)(Tensor(np.zeros((1, 1, 4))), np.array([-1]))
 
 
+@pytest.mark.parametrize("layer", [
+    nn.SinusoidalPositions(4), nn.LearnedPositions(9, 4, rng=np.random.default_rng(0)).astype(np.float64),
+    nn.NoPositions(),
+], ids=lambda layer: type(layer).__name__)  # fmt: skip
+def test_there_is_one_position_per_token(layer):
+    x = Tensor(np.zeros((1, 3, 4)))
+    for shape in [(3,), (1, 3)]:
+        assert layer(x, np.zeros(shape, int)).shape == x.shape
+    for shape in [(1,), (2,), (), (2, 3), (3, 1), (1, 1)]:  # some of them NumPy would broadcast
+        with pytest.raises(ValueError, match="one position per token"):
+            layer(x, np.zeros(shape, int))
+    with pytest.raises(TypeError, match="positions are integers"):
+        layer(x, np.zeros(3))
+
+
 def test_the_table_grows_and_keeps_its_values():
     layer, x = nn.SinusoidalPositions(6), Tensor(np.zeros((1, 3, 6)))
     first = layer(x, np.arange(3)).numpy()
     far = layer(x, np.array([1000, 1, 2])).numpy()
     np.testing.assert_array_equal(far[0, 1:], first[0, 1:])
     np.testing.assert_array_equal(far[0, 0], nn.sinusoidal(1000, 6))
+
+
+def test_a_position_far_out_needs_no_table_up_to_it():
+    layer, far = nn.SinusoidalPositions(6), np.array([10**12, 3])
+    y = layer(Tensor(np.zeros((1, 2, 6))), far).numpy()
+    np.testing.assert_array_equal(y[0], nn.sinusoidal(far, 6))
+    assert len(layer._table) == 0
 
 
 def test_pitfall_07_learned_positions_past_the_table():
