@@ -103,11 +103,15 @@ def stream(job: Job, prompts: list[str]) -> Answers:
     """One prompt after the other, symbol by symbol."""
     job.batch = 1
     before = -1
-    for place, piece in job.run():
-        if place != before:
-            print(("" if before < 0 else "\n---\n" if job.decoder else "\n") + (prompts[place] if job.decoder else ""),
-                  end="")  # fmt: skip
-        print(piece, end="", flush=True)
-        before = place
+    try:
+        for place, piece in job.run():
+            if place != before:
+                between = "" if before < 0 else "\n---\n" if job.decoder else "\n"
+                print(between + (prompts[place] if job.decoder else ""), end="")
+            print(piece, end="", flush=True)
+            before = place
+    except KeyboardInterrupt:
+        print(flush=True)  # what is said of it begins a line
+        raise
     print()
     return job.answers()

@@ -44,7 +44,7 @@ class Beam:
 
     def __post_init__(self) -> None:
         whole(self.width, "beam", 1)
-        number(self.length_penalty, "length_penalty", np.isfinite, "that is finite; 0 changes nothing")
+        number(self.length_penalty, "length_penalty", lambda a: abs(a) <= 50, "between -50 and 50; 0 changes nothing")
 
     def score(self, log_p: float, n: int) -> float:
         return log_p / float(n ** float(self.length_penalty))

@@ -77,10 +77,10 @@ class Track:
         self.mask: Any = None
 
     def begin(self, before: Array, after: Array, positions: Array, counts: Array | None) -> None:
-        used = int((after - self.first).max())
+        used = int((after - self.first).max(initial=0))
         if used > self.capacity:
             self.forget(before)
-            used = int((after - self.first).max())
+            used = int((after - self.first).max(initial=0))
             if used > self.capacity:
                 self.room(used)
         at = positions - self.first[:, None]  # (B, T)
@@ -253,8 +253,15 @@ class KVCache:
         self.lengths = self.lengths.copy()
         self.lengths[b] = length
 
+    def empty(self) -> None:
+        """No row has a token."""
+        self.lengths = np.zeros_like(self.lengths)
+        for track in self.tracks.values():
+            track.first = np.zeros_like(track.first)
+
     def truncate(self, lengths: Array) -> None:
         """Go back: row b keeps its first lengths[b] tokens."""
+        lengths = lengths.astype(np.int64)  # (kernels read slots as such)
         wrong = (lengths < 0) | (lengths > self.lengths)
         if wrong.any():
             b = int(wrong.argmax())
@@ -267,7 +274,7 @@ class KVCache:
                     f"row {b} cannot go back to {lengths[b]} tokens: with a window of {track.window} the next one sees "
                     f"position {track.needed(lengths)[b]}, and positions before {track.first[b]} are forgotten"
                 )
-        self.lengths = lengths.copy()
+        self.lengths = lengths
 
     # ------------------------------------------------------------------ bytes
 

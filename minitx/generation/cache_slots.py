@@ -100,10 +100,12 @@ class Int8Slots(Slots):
         self.scale[:, :, before:] = 0  # `read` multiplies all of them: no arithmetic with what the memory held
 
     def write(self, x: Array, at: Array, counts: Array | None) -> None:
-        scale = np.abs(x).max(-1) / np.float32(127)  # (B, H_kv, T)
-        scale = scale.astype(np.float32)
-        n = np.rint(x / np.where(scale == 0, 1, scale)[..., None])
-        put(self.x, np.clip(n, -127, 127).astype(np.int8), at, counts)
+        with np.errstate(invalid="ignore", over="ignore"):
+            scale = (np.abs(x).max(-1) / np.float32(127)).astype(np.float32)  # (B, H_kv, T)
+            scale[~np.isfinite(scale)] = np.nan  # a vector with NaN or infinity is read as NaN
+            n = np.rint(x / np.where(scale == 0, 1, scale)[..., None])
+            n = np.clip(n, -127, 127).astype(np.int8)
+        put(self.x, n, at, counts)
         put(self.scale, scale, at, counts)
 
     def read(self, slots: int) -> Array:

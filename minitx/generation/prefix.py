@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -45,53 +46,62 @@ class PrefixCache:
             raise ValueError(f"budget counts bytes, from 0, and ttl seconds, above 0, not {budget!r} and {ttl!r}")
         self.budget, self.ttl, self.clock = budget, ttl, clock
         self.tenants: dict[str, dict[Key, Entry]] = {}  # of each the entry used last stands last
+        self.lock = RLock()  # requests may come from several threads
 
     def put(self, tenant: str, cache: KVCache, row: int, ids: Array) -> None:
         """Store row `row` of the cache, which has read exactly `ids`. A row too large for the budget is not stored."""
         if cache.lengths[row] != len(ids):
             raise ValueError(f"row {row} of the cache has {cache.lengths[row]} tokens, and these are {len(ids)}")
-        self.expire()
-        mine = self.tenants.setdefault(_tenant(tenant), {})
         key = cache.fingerprint, ids.astype(np.int64).tobytes()
-        if key in mine:
-            mine[key] = mine.pop(key)
-            return
-        entry = Entry(ids.astype(np.int64), cache.row(row), self.clock() + self.ttl)
-        if entry.nbytes > self.budget:
-            return
-        mine[key] = entry
-        while self.nbytes(tenant) > self.budget:
-            del mine[next(iter(mine))]
+        with self.lock:
+            self.expire()
+            mine = self.tenants.setdefault(_tenant(tenant), {})
+            if key in mine:
+                mine[key] = mine.pop(key)
+                return
+            entry = Entry(ids.astype(np.int64), cache.row(row), self.clock() + self.ttl)
+            if entry.nbytes > self.budget:
+                return
+            mine[key] = entry
+            while self.nbytes(tenant) > self.budget:
+                del mine[next(iter(mine))]
 
     def load(self, tenant: str, cache: KVCache, row: int, ids: Array) -> int:
         """Put the longest stored prefix of `ids` into the empty row of the cache; how many tokens that were.
 
         One token at least is left for the model to read: its logits are what the caller is after.
         """
-        self.expire()
-        mine = self.tenants.get(_tenant(tenant), {})
-        best, most = None, 0
-        for key, entry in mine.items():
-            n = _common(entry.ids, ids[:-1]) if key[0] == cache.fingerprint else 0
-            if n > most and cache.can_go_back(entry.row, n):
-                best, most = key, n
-        if best is not None:
-            mine[best] = mine.pop(best)  # used just now
-            cache.load_row(row, mine[best].row, most)
-        return most
+        with self.lock:
+            self.expire()
+            mine = self.tenants.get(_tenant(tenant), {})
+            best, most = None, 0
+            for key, entry in mine.items():
+                n = _common(entry.ids, ids[:-1]) if key[0] == cache.fingerprint else 0
+                if n > most and cache.can_go_back(entry.row, n):
+                    best, most = key, n
+            if best is not None:
+                mine[best] = mine.pop(best)  # used just now
+                cache.load_row(row, mine[best].row, most)
+            return most
 
     def expire(self) -> None:
         """Throw away what has outlived its time."""
-        now = self.clock()
-        for tenant, mine in list(self.tenants.items()):
-            self.tenants[tenant] = {key: entry for key, entry in mine.items() if now < entry.until}
+        with self.lock:
+            now = self.clock()
+            left = {
+                tenant: {key: entry for key, entry in mine.items() if now < entry.until}
+                for tenant, mine in self.tenants.items()
+            }
+            self.tenants = {tenant: mine for tenant, mine in left.items() if mine}
 
     def forget(self, tenant: str) -> None:
         """Throw away all that a tenant has stored."""
-        self.tenants.pop(_tenant(tenant), None)
+        with self.lock:
+            self.tenants.pop(_tenant(tenant), None)
 
     def nbytes(self, tenant: str) -> int:
-        return sum(entry.nbytes for entry in self.tenants.get(_tenant(tenant), {}).values())
+        with self.lock:
+            return sum(entry.nbytes for entry in self.tenants.get(_tenant(tenant), {}).values())
 
 
 def _tenant(tenant: str) -> str:

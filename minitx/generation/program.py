@@ -52,8 +52,8 @@ class Program:
     """The step of `model` for as many rows as `cache` has now."""
 
     def __init__(self, model: Any, cache: KVCache) -> None:
-        overridden = any("forward" in vars(module) for _, module in model.modules())
-        if not BITS or cache.storage is not None or type(model) is not Transformer or overridden:
+        self.attributes = [vars(module) for _, module in model.modules()]
+        if not BITS or cache.storage is not None or type(model) is not Transformer or self.overridden:
             raise Unsupported
         self.model: Any = model
         self.cache = cache
@@ -85,8 +85,13 @@ class Program:
     def buffer(self, width: int) -> Array:
         return self.keep(np.empty((self.rows, width), self.dtype))
 
+    @property
+    def overridden(self) -> bool:
+        """Has a module a `forward` of its own, from somebody who wants to be called?"""
+        return any("forward" in attributes for attributes in self.attributes)
+
     def keep(self, array: Array) -> Array:
-        if not array.flags.c_contiguous:
+        if not array.flags.c_contiguous or array.dtype != self.dtype:
             raise Unsupported
         self.kept.append(array)
         return array
@@ -96,8 +101,13 @@ class Program:
         self.arguments.append(arguments)
         return len(self.arguments) - 1
 
-    def weight(self, parameter: Any) -> int:
-        return 0 if parameter is None else address(self.keep(parameter.data.view(np.ndarray)))
+    def weight(self, parameter: Any, n: int) -> int:
+        """The address of a vector of n numbers, 0 where there is none."""
+        if parameter is None:
+            return 0
+        if parameter.shape != (n,):
+            raise Unsupported
+        return address(self.keep(parameter.data.view(np.ndarray)))
 
     def linear(
         self, layer: Any, x: Array, y: Array, phi: int = step.NOTHING, how: int = step.ALONE, other: Array | None = None
@@ -106,7 +116,9 @@ class Program:
             raise Unsupported
         n, k = layer.weight.shape
         other = y if other is None else other
-        arguments = [address(x), 0, self.weight(layer.bias), address(y), address(other), self.rows, n, k, phi, how]
+        if x.shape[1] != k or y.shape[1] != n or other.shape != y.shape or layer.weight.dtype != self.dtype:
+            raise Unsupported  # whose message it is, the op has
+        arguments = [address(x), 0, self.weight(layer.bias, n), address(y), address(other), self.rows, n, k, phi, how]
         self.need = max(self.need, step.COLUMNS * self.rows)
         bent = 0.0 if phi in (step.NOTHING, step.RELU) else 1.2
         nanoseconds = n * (k * (0.05 + 0.02 * self.rows) + bent * self.rows)
@@ -117,12 +129,14 @@ class Program:
         rows, n = x.shape
         y = x
         if type(layer) is LayerNorm:
-            gain = self.weight(layer.weight)
-            shift = address(self.keep(np.zeros(n, self.dtype))) if layer.bias is None else self.weight(layer.bias)
+            gain = self.weight(layer.weight, n)
+            shift = address(self.keep(np.zeros(n, self.dtype))) if layer.bias is None else self.weight(layer.bias, n)
             y, statistics = self.buffer(n), self.buffer(3)
             self.add(forward_rows, -(-rows // ROWS), 0.4 * x.size,
                      [rows, n, bits(layer.eps), address(x), gain, shift, address(y), address(statistics)])  # fmt: skip
         elif type(layer) is RMSNorm:
+            if layer.weight.shape != (n,):
+                raise Unsupported
             gains = self.keep(np.asarray(layer.weight.numpy() + layer.offset, self.dtype))
             y, inverse = self.buffer(n), self.buffer(1)
             self.add(rms_rows, -(-rows // ROWS), 0.3 * x.size,
@@ -173,7 +187,7 @@ class Program:
         self.attends.append((self.attend(a, h, address(k), address(v), y, x), layer, a))
 
     def cross_attention(self, a: Any, layer: Layer, h: Array, y: Array, x: Array | None) -> None:
-        if a.query_norm is not None or a.kernel == "linear":
+        if a.query_norm is not None or a.kernel == "linear" or a.position_bias is not None or a.rotary is not None:
             raise Unsupported
         self.asks.append((self.attend(a, h, 0, 0, y, x), layer))
 
@@ -197,6 +211,8 @@ class Program:
         """The list as two arrays."""
         self.run = step.run[self.dtype]
         self.code = np.array([[worker, tasks, threads_for(ns)] for worker, tasks, ns in self.instructions], np.int64)
+        self.alone = self.code.copy()
+        self.alone[:, 2] = 1  # without threads
         self.args: Array = np.zeros((len(self.arguments), max(map(len, self.arguments))), np.int64)
         for row, arguments in zip(self.args, self.arguments):
             row[: len(arguments)] = arguments
@@ -208,6 +224,8 @@ class Program:
         if self.rotary is not None:
             scaling = self.rotary.scaling
             if any(a.rotary is not self.rotary for _, _, a in self.attends) or type(self.rotary) is not Rotary:
+                raise Unsupported
+            if any((self.rotary.rotary_dim or self.rotary.head_dim) > a.head_dim for _, _, a in self.attends):
                 raise Unsupported
             if scaling is not None and scaling["type"] == "dynamic" and scaling["length"] is None:
                 raise Unsupported  # (the layer refuses it past a length)
@@ -225,8 +243,9 @@ class Program:
         embed = model.embedding if cache.memory_lengths is None else model.target_embedding
         self.x[:] = model.inputs(embed(ids[:, None]), cache.positions, None).data[:, 0]
         self.point()
-        threads = int(self.code[:, 2].max())
-        self.run(memory_for(self.dtype, threads, self.need), self.code, self.args)
+        code = self.code if threads_for(math.inf) > 1 else self.alone  # (a forked child has one thread)
+        threads = int(code[:, 2].max())
+        self.run(memory_for(self.dtype, threads, self.need), code, self.args)
         logits = self.logits.copy()
         head = model.head
         if head.scale is not None:
@@ -273,6 +292,8 @@ class Program:
                 bias = np.ascontiguousarray(made.data if isinstance(made, Tensor) else made, self.dtype)
                 self.biases.append(bias)
                 B, H, _, S = bias.shape
+                if a.heads != H:
+                    raise ValueError(f"the position bias is for {H} heads, and this attention has {a.heads}")
                 biases[key] = [address(bias), H * S if B > 1 else 0, S]
             args[i, step.BIAS_ : step.ATTEND] = biases[key]
 

@@ -16,7 +16,7 @@ class Weights:
     """The matrices of some layers as `step.linear` reads them, all in one piece of memory, at whole cache lines."""
 
     def __init__(self, layers: list[Any], identity: ModelIdentity) -> None:
-        self.identity = identity
+        self.parameters, self.versions = identity.parameters, identity.versions  # (it holds more)
         self.matrices: dict[int, Array] = {}
         unique = {id(layer.weight): layer.weight for layer in layers}
         sizes = [step.strips(*p.shape) for p in unique.values()]
@@ -25,7 +25,7 @@ class Weights:
         start = -address(memory) // identity.dtype.itemsize % line
         for (key, p), size in zip(unique.items(), sizes):
             self.matrices[key] = memory[start : start + math.prod(size)].reshape(size)
-            step.lay_out(p.data.view(np.ndarray), self.matrices[key])
+            step.lay_out(np.ascontiguousarray(p.data), self.matrices[key])
             start += math.prod(size)
 
     def of(self, layer: Any) -> Array:
@@ -38,7 +38,7 @@ _weights: WeakKeyDictionary[Any, Weights] = WeakKeyDictionary()
 
 def weights_for(model: Any, layers: list[Any], identity: ModelIdentity) -> Weights:
     known = _weights.get(model)
-    if known is None or not known.identity.same(identity):
+    if known is None or not identity.same(known):
         known = _weights[model] = Weights(layers, identity)
     return known
 

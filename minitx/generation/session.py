@@ -10,6 +10,7 @@ of pieces in which they are read make no difference to it.
 """
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from minitx import masks, settings
 from minitx.generation.cache import KVCache
+from minitx.generation.cache_identity import ModelIdentity
 from minitx.generation.mode import evaluating
 from minitx.generation.prefix import PrefixCache
 from minitx.generation.rows import to_the_left
@@ -66,6 +68,7 @@ class Session:
             if cache_dtype not in (None, cache.storage):
                 stored = cache.storage or "the model's own numbers"
                 raise ValueError(f"this cache stores {stored}, not {cache_dtype}")
+            cache.identity = ModelIdentity(model)  # from here on it is this one whose weights must not change
         if model.config.architecture == "encoder-decoder" and cache is None:
             if memory is None:
                 raise ValueError("an encoder-decoder needs its sources: Session.from_source(model, ids, lengths)")
@@ -124,7 +127,10 @@ class Session:
         logits = self._read(ids, None if whole else lengths, np.maximum(lengths - 1, 0))[:, 0]
         if self._logits is not None and not lengths.all():
             logits = np.where(lengths[:, None] > 0, logits, self._logits)
-        self._logits = logits
+        return self._returned(logits)
+
+    def _returned(self, logits: Array) -> Array:
+        self._logits = logits.copy()  # the caller may write into what it gets
         return logits
 
     def _with_prefixes(self, ids: Array, lengths: Array, prefixes: PrefixCache, tenants: Any) -> Array:
@@ -134,16 +140,20 @@ class Session:
         tenants = list(tenants) if isinstance(tenants, list | tuple) else [tenants] * len(ids)
         if len(tenants) != len(ids):
             raise ValueError(f"tenants are one name, or one for each of the {len(ids)} rows, not {len(tenants)}")
-        known = np.array([prefixes.load(tenants[b], cache, b, ids[b, : lengths[b]]) for b in range(len(ids))], np.int64)
-        left = lengths - known
-        rest = np.zeros((len(ids), left.max()), ids.dtype)
-        for b, row in enumerate(ids):
-            rest[b, : left[b]] = row[known[b] : lengths[b]]
-        self._logits = logits = self._read(rest, left, left - 1, trim=False)[:, 0]
+        try:
+            known = [prefixes.load(tenants[b], cache, b, ids[b, : lengths[b]]) for b in range(len(ids))]
+            left = lengths - np.array(known, np.int64)
+            rest = np.zeros((len(ids), left.max(initial=0)), ids.dtype)
+            for b, row in enumerate(ids):
+                rest[b, : left[b]] = row[known[b] : lengths[b]]
+            logits = self._read(rest, left, left - 1, trim=False)[:, 0]
+        except BaseException:
+            cache.empty()  # as if nothing had been asked
+            raise
         for b, row in enumerate(ids):  # before a window forgets how the prompt began
             prefixes.put(tenants[b], cache, b, row[: lengths[b]])
         cache.trim()
-        return logits
+        return self._returned(logits)
 
     def step(self, ids: Any) -> Array:
         """One more token for each row, ids (B,) → logits (B, V)."""
@@ -160,8 +170,7 @@ class Session:
             with no_grad():
                 logits = program(ids)
             self.cache.commit()
-        self._logits = logits
-        return logits
+        return self._returned(logits)
 
     def _program_of(self, rows: int) -> Any:
         """The step as one list of kernel instructions, if there can be one and nobody has a hand in the ops."""
@@ -173,13 +182,19 @@ class Session:
         if self._has_program and (self._program is None or self._program.rows != rows):
             self._program = _program(self.model, self.cache)
             self._has_program = self._program is not None
-        return self._program
+        return None if self._program is not None and self._program.overridden else self._program
 
     def all_logits(self, ids: Any, lengths: Any = None, *, mask: Any = None, side: str = "right") -> Array:
         """As `prefill`, for the logits at every token: (B, T, V), rows from the left, zeros where there is no token."""
         ids, lengths = to_the_left(_integers(ids, 2), lengths, mask, side)
         self._cache_of(len(ids))
         logits = self._read(ids, lengths, None)
+        if ids.size:
+            last = logits[np.arange(len(ids)), lengths - 1]  # (B, V), a copy
+            if self._logits is not None:
+                self._logits = np.where(lengths[:, None] > 0, last, self._logits)
+            elif ((lengths > 0) | (self.cache.lengths == 0)).all():
+                self._logits = last
         logits[np.arange(ids.shape[1]) >= lengths[:, None]] = 0
         return logits
 
@@ -200,6 +215,16 @@ class Session:
         if trim:
             cache.trim()
         return out.logits.numpy()  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies: a program has the addresses of this session's arrays, and a copy makes its own."""
+        return {**vars(self), "_program": None}
+
+    def __deepcopy__(self, memo: Any) -> Session:
+        """A fork of everything but the model."""
+        fork = copy.copy(self)
+        fork._cache = copy.deepcopy(self._cache, memo)
+        return fork
 
     # ------------------------------------------------------------------ rows
 
@@ -293,6 +318,7 @@ def _program(model: Any, cache: KVCache) -> Any:
 
 def _integers(values: Any, axes: int) -> Array:
     ids = np.asarray(values)
+    ids = ids if ids.size else ids.astype(np.int64)  # (an empty list)
     if ids.ndim != axes or ids.dtype.kind not in "iu":
         shape = "(B,)" if axes == 1 else "(B, T)"
         raise ValueError(f"these are integers of shape {shape}, not {ids.dtype} of shape {ids.shape}")

@@ -65,6 +65,7 @@ def centred(x, mean, rest):
     return (x - mean) - rest
 
 
+# (generation/program.py calls it too, and lists its args in this order: change both or none.)
 @Worker
 def forward_rows(memory, args, task):
     like, rows, n = memory[0], args[0], args[1]
@@ -185,6 +186,7 @@ def rms_norm(
     return y.reshape(shape), backward
 
 
+# (generation/program.py calls it too, and lists its args in this order: change both or none.)
 @Worker
 def rms_rows(memory, args, task):
     like, rows, n = memory[0], args[0], args[1]

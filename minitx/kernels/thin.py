@@ -15,8 +15,6 @@ from minitx.kernels.compile import inline, intrinsic
 from minitx.kernels.pointer import i32, i64, size_of
 from minitx.kernels.tile import BYTES, insert_function
 
-ROWS, VECTORS = 4, 4
-
 
 def _thin(rows: int, vectors: int) -> Any:
     @intrinsic
@@ -90,7 +88,8 @@ def prefetch(typingctx: Any, at: Any) -> Any:
     return types.void(types.int64), codegen
 
 
-thin_4x4, thin_4x1, thin_1x4, thin_1x1 = _thin(4, 4), _thin(4, 1), _thin(1, 4), _thin(1, 1)
+thin_4x4, thin_4x2, thin_4x1 = _thin(4, 4), _thin(4, 2), _thin(4, 1)
+thin_1x4, thin_1x2, thin_1x1 = _thin(1, 4), _thin(1, 2), _thin(1, 1)
 
 
 @inline
@@ -98,19 +97,24 @@ def add_product(like, m, k, n, a, a_row, b, b_step, c, c_row):
     """C += A B: (m, k) (k, n), n a multiple of one vector."""
     size = size_of(like)
     lanes = BYTES // size
-    wide = n // (4 * lanes) * (4 * lanes)
     i = 0
     while i < m:
-        a_at, c_at = a + i * a_row * size, c + i * c_row * size
-        if i + 4 <= m:
-            for j in range(0, wide, 4 * lanes):
-                thin_4x4(like, k, a_at, a_row, b + j * size, b_step, c_at + j * size, c_row)
-            for j in range(wide, n, lanes):
-                thin_4x1(like, k, a_at, a_row, b + j * size, b_step, c_at + j * size, c_row)
-            i += 4
-        else:
-            for j in range(0, wide, 4 * lanes):
-                thin_1x4(like, k, a_at, a_row, b + j * size, b_step, c_at + j * size, c_row)
-            for j in range(wide, n, lanes):
-                thin_1x1(like, k, a_at, a_row, b + j * size, b_step, c_at + j * size, c_row)
-            i += 1
+        rows = 4 if i + 4 <= m else 1
+        a_at, j = a + i * a_row * size, 0
+        while j < n:
+            b_at, c_at, left = b + j * size, c + (i * c_row + j) * size, n - j
+            vectors = 4 if left >= 4 * lanes else 2 if left >= 2 * lanes else 1
+            if rows == 4 and vectors == 4:
+                thin_4x4(like, k, a_at, a_row, b_at, b_step, c_at, c_row)
+            elif rows == 4 and vectors == 2:
+                thin_4x2(like, k, a_at, a_row, b_at, b_step, c_at, c_row)
+            elif rows == 4:
+                thin_4x1(like, k, a_at, a_row, b_at, b_step, c_at, c_row)
+            elif vectors == 4:
+                thin_1x4(like, k, a_at, a_row, b_at, b_step, c_at, c_row)
+            elif vectors == 2:
+                thin_1x2(like, k, a_at, a_row, b_at, b_step, c_at, c_row)
+            else:
+                thin_1x1(like, k, a_at, a_row, b_at, b_step, c_at, c_row)
+            j += vectors * lanes
+        i += rows

@@ -225,7 +225,8 @@ def test_fewer_answers_than_asked_for():
     [
         ({"beam": 0}, "beam is a whole number, at least 1, not 0"),
         ({"beam": 2.5}, "beam is a whole number"),
-        ({"beam": 2, "length_penalty": np.inf}, "length_penalty is a number that is finite"),
+        ({"beam": 2, "length_penalty": np.inf}, "length_penalty is a number between -50 and 50"),
+        ({"beam": 2, "length_penalty": -300}, "length_penalty is a number between -50 and 50"),
         ({"length_penalty": 1.0}, "length_penalty is of beam search"),
         ({"beam": 2, "temperature": 1.0}, "draws nothing"),
         ({"beam": 2, "top_k": 3}, "draws nothing"),

@@ -335,3 +335,22 @@ def test_bad_beginnings():
         Session(m, block=0).prefill(ids(1, 2))
     with pytest.raises(ValueError, match="chunks are whole numbers that sum to the 4 tokens"):
         incremental(m, ids(1, 4), [3, 2])
+
+
+def test_no_rows_are_left():
+    session = Session(model())
+    session.prefill(ids(2, 3))
+    session.keep([])
+    assert session.step(np.zeros(0, np.int64)).shape == (0, V)
+    assert session.nbytes == 0
+
+
+def test_a_row_that_has_ended_keeps_its_latest_logits():
+    m, x = model(), ids(2, 7)
+    session = Session(m)
+    session.prefill(x[:, :2])[:] = 0  # whoever writes into the logits does so into his own
+    np.testing.assert_allclose(session.prefill(x[:, 2:3], [1, 0])[1], full(m, x[1:, :2])[-1], **EXACT)
+    session.step(x[:, 3])
+    session.all_logits(x[:, 4:6])
+    seen = [*x[1, :2], *x[1, 3:6]]
+    np.testing.assert_allclose(session.prefill(x[:, 6:], [1, 0])[1], full(m, np.array([seen]))[-1], **EXACT)

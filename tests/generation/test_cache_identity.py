@@ -103,3 +103,29 @@ def test_pitfall_26_dynamic_scaling_is_refused_where_cached_keys_would_be_wrong(
     assert session.lengths == [4]
     fixed = model(position="rotary", rope_scaling=scaling | {"length": 8})
     np.testing.assert_allclose(incremental(fixed, x), fixed(x).logits.numpy(), rtol=1e-10, atol=1e-10)
+
+
+def test_with_an_equal_model_it_is_that_ones_weights_that_must_not_change():
+    first, equal = model(), model()
+    session = Session(equal, cache=begun(first).cache)
+    first.decoder[0].feedforward.up.weight.data *= 1.5  # no business of the session
+    session.step([4])
+    equal.decoder[0].feedforward.up.weight.data *= 1.5
+    with pytest.raises(ValueError, match="the weights of the model have changed"):
+        session.step([4])
+
+
+def test_a_layer_that_is_replaced_is_a_change_of_weights():
+    for replace in (
+        lambda m: setattr(m.decoder[0], "feedforward", model(seed=5).decoder[0].feedforward),
+        lambda m: m.decoder.__setitem__(1, model(seed=5).decoder[1]),
+        lambda m: setattr(m.decoder[0].feedforward, "up", model(seed=5).decoder[0].feedforward.up),
+    ):
+        m = model()
+        session = begun(m)
+        session.step([4])
+        replace(m)
+        with pytest.raises(ValueError, match="or with a layer that was replaced"):
+            session.step([4])
+        with pytest.raises(ValueError, match="or with a layer that was replaced"):
+            session.prefill([[4]])

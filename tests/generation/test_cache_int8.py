@@ -63,3 +63,14 @@ def test_bytes(dtype):
     session.prefill(np.zeros((1, 10), np.int64))
     assert session.nbytes == Cost(m.config, 1, 10, "int8").memory["KV cache"] == 2 * 2 * 2 * 16 * 10
     assert session.allocated == session.nbytes + 2 * 2 * 2 * 10 * 4
+
+
+def test_nan_and_infinity_are_seen_in_their_own_token_alone():
+    x = np.ones((1, 1, 3, 4), np.float32)
+    x[0, 0, 0, 1], x[0, 0, 1, 2] = np.nan, np.inf
+    slots = Int8Slots(1, 1, 4, np.float32)
+    slots.room(3)
+    slots.write(x, np.zeros(1, np.int64), None)  # without a warning
+    read = slots.read(3)[0, 0]
+    assert np.isnan(read[:2]).all()
+    np.testing.assert_allclose(read[2], 1)

@@ -1,4 +1,7 @@
 """Prompts that begin alike share what was computed, within one tenant, with one model, for a time."""
+import sys
+import threading
+
 import numpy as np
 import pytest
 from cache_drawn import V, model
@@ -136,6 +139,51 @@ def test_bad_input():
         store.put("ann", session.cache, 0, np.array([1, 2, 3]))
     with pytest.raises(ValueError, match="prefill once, at first"):
         session.prefill([[1]], prefixes=store, tenants="ann")
+
+
+def test_what_fails_has_read_nothing():
+    m, store = model(), PrefixCache()
+    read(m, store, "ann", [1, 2, 3], [4, 5, 6])
+    session = Session(m)
+    with pytest.raises(IndexError):
+        session.prefill([[1, 2, 3], [4, 5, V]], prefixes=store, tenants="ann")
+    assert session.lengths.tolist() == [0, 0]
+    logits = session.prefill([[1, 2, 3], [4, 5, 7]], prefixes=store, tenants="ann")
+    np.testing.assert_allclose(logits[1], alone(m, [4, 5, 7]), **EXACT)
+
+
+def test_a_tenant_whose_entries_are_gone_is_gone():
+    now = [0.0]
+    m, store = model(), PrefixCache(ttl=10, clock=lambda: now[0])
+    read(m, store, "ann", [1, 2])
+    now[0] = 11
+    store.expire()
+    assert store.tenants == {}
+
+
+def test_several_threads_share_it():
+    m, errors = model(layers=1), []
+    store = PrefixCache(budget=20_000)
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(60):
+                Session(m).prefill(rng.integers(0, V, (2, rng.integers(2, 9))), prefixes=store, tenants="ann")
+        except RuntimeError as error:
+            errors.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors
 
 
 @pytest.mark.slow

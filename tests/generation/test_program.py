@@ -1,4 +1,9 @@
 """A step as a list of instructions: what the model's ops compute, and only where nobody has a hand in them."""
+import copy
+import gc
+import os
+import weakref
+
 import numpy as np
 import pytest
 from cache_drawn import V, batches, fields, model
@@ -6,8 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import minitx
+from minitx.generation.program import Program, Unsupported
 from minitx.generation.session import Session
-from minitx.nn import FeedForward
+from minitx.kernels import parallel
+from minitx.nn import FeedForward, LayerNorm, Linear
 from minitx.ops import attention
 
 
@@ -119,3 +126,107 @@ def test_what_is_not_the_models_own_is_not_guessed():
         session.prefill(x)
         np.testing.assert_allclose(session.step([1])[0], m([[*x[0], 1]]).logits.numpy()[0, -1], rtol=1e-10)
         assert session._program is None
+
+
+def test_who_patches_a_module_later_is_called():
+    m, x, calls = model(), ids(1, 3), []
+    session = Session(m)
+    session.prefill(x)
+    session.step([1])
+    assert session._program is not None
+    old = m.decoder[0].feedforward.forward
+    m.decoder[0].feedforward.forward = lambda x: (calls.append(1), old(x))[1]
+    session.step([1])
+    assert calls == [1]
+
+
+# ---------------------------------------------------------------------- addresses
+
+
+def test_a_copy_has_addresses_of_its_own():
+    """A copied list of instructions would write into the cache of the session that it was copied from."""
+    m, x = model(position="rotary"), ids(2, 5)
+    session = Session(m)
+    session.prefill(x)
+    session.step([1, 2])
+    fork = copy.deepcopy(session)
+    keys = session.cache[0].keys.x.copy()
+    got = fork.step([3, 4])
+    np.testing.assert_array_equal(session.cache[0].keys.x[:, :, 6], keys[:, :, 6])  # the slot of the fork's new token
+    np.testing.assert_array_equal(session.step([3, 4]), got)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
+def test_lengths_of_any_integers_lead_to_the_same_slots(dtype):
+    """An unsigned 64-bit length less a signed position is a float64 for NumPy, and no slot."""
+    m, x = model(position="rotary"), ids(2, 5)
+    session = Session(m)
+    session.prefill(x)
+    session.truncate(np.array([4, 2], dtype))
+    assert session.lengths.dtype == np.int64
+    got = session.step([1, 1])
+    for b, n in enumerate((4, 2)):
+        np.testing.assert_allclose(got[b], m([[*x[b, :n], 1]]).logits.numpy()[0, -1], rtol=1e-10)
+
+
+def test_weights_in_column_order():
+    m, x = model(), ids(1, 3)
+    expected = m([[*x[0], 1]]).logits.numpy()[0, -1]
+    for p in m.parameters():
+        p.data = np.asfortranarray(p.data)
+    session = Session(m)
+    session.prefill(x)
+    np.testing.assert_allclose(session.step([1])[0], expected, rtol=1e-10)
+    assert session._program is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda block: setattr(block.feedforward, "down", Linear(32, 7, rng=np.random.default_rng(0))),
+        lambda block: setattr(block.feedforward, "down", Linear(300, 8, rng=np.random.default_rng(0))),
+        lambda block: setattr(block.attention_residual, "norm", LayerNorm(5)),
+        lambda block: block.feedforward.astype(np.float32),
+    ],
+)
+def test_what_does_not_fit_is_left_to_the_ops(change):
+    """They say what is wrong; a kernel would read beyond the ends of arrays."""
+    m = model(norm_placement="pre", activation="relu")
+    session = Session(m)
+    session._cache_of(1)  # with the layers that fit
+    cache = session.cache
+    change(m.decoder[1])
+    m.eval()
+    with pytest.raises(Unsupported):
+        Program(m, cache)
+
+
+def test_a_forked_child_goes_on_without_threads(monkeypatch):
+    """The pool of the parent is not there in the child, and GNU OpenMP ends a process that asks for it."""
+    if not hasattr(os, "fork") or parallel.get_threads() < 2:
+        pytest.skip("no fork, or one thread only")
+    monkeypatch.setattr(parallel, "WORTH", 0)
+    session = Session(model())
+    session.prefill(ids(2, 5))
+    session.step([1, 2])
+    assert session._program.code[:, 2].max() > 1
+    child = os.fork()
+    if child == 0:
+        try:
+            session.step([1, 2])
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_model_that_is_gone_leaves_nothing():
+    m, x = model(), ids(1, 3)
+    m.mine = m.decode  # which knows the model
+    session = Session(m)
+    session.prefill(x)
+    session.step([1])
+    seen = weakref.ref(m)
+    del m, session
+    gc.collect()
+    assert seen() is None
