@@ -81,7 +81,7 @@ def threads_for(work: float) -> int:
     return n
 
 
-WORTH = 80_000  # below this the other threads are hardly awake before the work is done
+WORTH = 40_000  # below this the other threads are hardly awake before the work is done
 
 
 def _start() -> None:
