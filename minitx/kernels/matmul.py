@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 
 DEPTH = 256  # of a chunk of k: 8 rows of A and a panel of B, 8 + 32 KB, share the first-level cache
 COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cache
-STRIP = 4 * ROWS  # rows of A that are packed together: whole cache lines, where A is transposed
+STRIP = 16 * ROWS  # rows of A that are packed together: of a transposed A half a KB in one line, fetched ahead
 IN_PLACE = 8192  # elements: a chunk of B as small as this, 32 KB, is read where it is
 assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
 

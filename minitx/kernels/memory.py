@@ -31,7 +31,7 @@ def keep_freed_memory() -> bool:
 
 keep_freed_memory()
 
-PER_THREAD = (256 + 48) * 1024 // 4 + 4096  # numbers that a worker has to work in: matmul.py says what for
+PER_THREAD = (256 + 160) * 1024 // 4 + 4096  # numbers that a worker has to work in: matmul.py says what for
 
 
 def memory_for(dtype: Any, threads: int, each: int = PER_THREAD) -> Array:
