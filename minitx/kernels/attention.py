@@ -1,7 +1,7 @@
 """attention, fast: tile by tile, without ever storing the T x S weights. Contract and mathematics: ops/attention.py.
 
-One task is one head and up to 32 queries. The scores are computed *transposed*, keys down and queries across, a block
-of KEYS keys at a time:
+One task is one head and up to 32 queries (64 where there are many). The scores are computed *transposed*, keys down and
+queries across, a block of KEYS keys at a time:
 
                   32 queries                       what is read, and how
                ┌──────────────┐      scores = K Qᵀ      K in place, Qᵀ packed once per task
@@ -79,6 +79,7 @@ Array = np.ndarray[Any, Any]
 
 KEYS = 64  # in a block: with 32 queries 8 KB of scores, which stay in the first-level cache
 QUERIES = 2  # vectors of queries in a task, at most: more would visit more blocks above the causal diagonal
+LONG = 2048  # from so many queries on twice as many: keys and their gradients no longer stay in the cache between tasks
 
 
 # ---------------------------------------------------------------------- forward
@@ -303,7 +304,7 @@ def attention(
     work = 0.03 * B * H * T * S * (d + d_v + 20)
     threads = threads_for(work)
     lanes = BYTES // dtype.itemsize
-    width = lanes * min(QUERIES, -(-T // lanes))
+    width = lanes * min(QUERIES if T < LONG else 2 * QUERIES, -(-T // lanes))
     d_pad, v_pad = (-(-n * dtype.itemsize // BYTES) * BYTES // dtype.itemsize for n in (d, d_v))
     o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, T, 2), dtype)
     memory = memory_for(dtype, threads, max(PER_THREAD, width * (d + KEYS + v_pad + 5) + KEYS * v_pad))
