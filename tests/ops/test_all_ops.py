@@ -32,7 +32,8 @@ def pull(f, case, make=lambda a: Tensor(a, requires_grad=True), seed=1):
     rng = np.random.default_rng(seed)
     dys = [rng.standard_normal(y.shape).astype(y.dtype) for y in ys]
     for y, dy in zip(ys, dys):
-        y.backward(dy, retain_graph=True)
+        if y.requires_grad:  # of a composite's parts each has inputs of its own, which may all be frozen
+            y.backward(dy, retain_graph=True)
     return [y.numpy() for y in ys], dys, leaves
 
 
