@@ -8,6 +8,7 @@ import numpy as np
 
 from minitx import masks, ops
 from minitx.audit.case import Case
+from minitx.audit.cases.basic import gelu_of_smaller
 from minitx.audit.cases.transformer import SameKey, attention, normal, one_blind_query, torch_attention
 from minitx.audit.cases.transformer import torch_attention_weights as torch_weights
 from minitx.op import Array
@@ -138,7 +139,8 @@ def reglu(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
-    return ops.gelu(gate, approximate) * up
+    y: Tensor = gelu_of_smaller(gate, approximate) * up
+    return y
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:

@@ -1,10 +1,22 @@
 """Cases for heads, and for the ops that do several steps at once."""
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from minitx import ops
 from minitx.audit.case import Case
+from minitx.audit.cases.basic import gelu_of_smaller, torch_gelu
+from minitx.audit.cases.components import (
+    geglu,
+    glu,
+    reglu,
+    swiglu,
+    torch_geglu,
+    torch_glu,
+    torch_reglu,
+    torch_swiglu,
+)
 from minitx.audit.cases.transformer import linear, normal, torch_linear
 from minitx.tensor import Tensor
 
@@ -42,58 +54,44 @@ def torch_key_values(torch: Any, memory: Any, *weights: Any, kv_heads: int) -> A
     return tuple(torch_split_heads(torch, torch_linear(torch, memory, *pair), kv_heads) for pair in pairs)
 
 
-def relu(z: Tensor) -> Tensor:
-    return ops.maximum(z, 0.0)
-
-
-def gelu(z: Tensor) -> Tensor:
-    return z * (1 + ops.erf(z * 0.5**0.5)) * 0.5
-
-
-def gelu_tanh(z: Tensor) -> Tensor:
-    return z * ops.sigmoid(1.5957691216057308 * (z + 0.044715 * z * z * z))
-
-
-def silu(z: Tensor) -> Tensor:
-    return z * ops.sigmoid(z)
-
-
-PHI: dict[str, Any] = {
-    "relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "glu": ops.sigmoid, "reglu": relu, "geglu": gelu,
-    "geglu_tanh": gelu_tanh, "swiglu": silu,
-}  # fmt: skip
-
-
-def torch_phi(torch: Any, name: str) -> Any:
-    F = torch.nn.functional
-    if name.endswith("tanh"):
-        return lambda z: F.gelu(z, approximate="tanh")
-    return {"relu": F.relu, "reglu": F.relu, "glu": torch.sigmoid, "gelu": F.gelu, "geglu": F.gelu}.get(name, F.silu)
+ACTIVATIONS: dict[str, tuple[Any, Any]] = {  # from smaller ops, and PyTorch's
+    "relu": (lambda z: ops.maximum(z, 0.0), lambda torch, z: torch.relu(z)),
+    "gelu": (gelu_of_smaller, torch_gelu),
+    "gelu_tanh": (partial(gelu_of_smaller, approximate="tanh"), partial(torch_gelu, approximate="tanh")),
+    "silu": (lambda z: z * ops.sigmoid(z), lambda torch, z: torch.nn.functional.silu(z)),
+}
+GATES: dict[str, tuple[Any, Any]] = {
+    "glu": (glu, torch_glu),
+    "reglu": (reglu, torch_reglu),
+    "geglu": (geglu, torch_geglu),
+    "geglu_tanh": (partial(geglu, approximate="tanh"), partial(torch_geglu, approximate="tanh")),
+    "swiglu": (swiglu, torch_swiglu),
+}
 
 
 def feed_forward(
     x: Tensor, up: Tensor, up_bias: Tensor | None, down: Tensor, down_bias: Tensor | None, activation: str = "relu"
 ) -> Tensor:
-    return linear(PHI[activation](linear(x, up, up_bias)), down, down_bias)
+    return linear(ACTIVATIONS[activation][0](linear(x, up, up_bias)), down, down_bias)
 
 
 def gated_feed_forward(
     x: Tensor, gate: Tensor, gate_bias: Tensor | None, up: Tensor, up_bias: Tensor | None, down: Tensor,
     down_bias: Tensor | None, activation: str = "swiglu",
 ) -> Tensor:  # fmt: skip
-    return linear(PHI[activation](linear(x, gate, gate_bias)) * linear(x, up, up_bias), down, down_bias)
+    return linear(GATES[activation][0](linear(x, gate, gate_bias), linear(x, up, up_bias)), down, down_bias)
 
 
 def torch_feed_forward(torch: Any, x: Any, up: Any, up_bias: Any, down: Any, down_bias: Any, activation: str) -> Any:
     z = torch_linear(torch, x, up, up_bias)
-    return torch_linear(torch, torch_phi(torch, activation)(z), down, down_bias)
+    return torch_linear(torch, ACTIVATIONS[activation][1](torch, z), down, down_bias)
 
 
 def torch_gated_feed_forward(
     torch: Any, x: Any, gate: Any, gate_bias: Any, up: Any, up_bias: Any, down: Any, down_bias: Any, activation: str
 ) -> Any:
     g, u = torch_linear(torch, x, gate, gate_bias), torch_linear(torch, x, up, up_bias)
-    return torch_linear(torch, torch_phi(torch, activation)(g) * u, down, down_bias)
+    return torch_linear(torch, GATES[activation][1](torch, g, u), down, down_bias)
 
 
 def _plain(name: str) -> Case:
@@ -128,11 +126,11 @@ CASES = [
          projections, torch_projections),
     Case("key_value_projections", "", lambda r: (normal(r, (3, 5, 7), (4, 7), (4,), (10, 7), (10,)), {"kv_heads": 2}),
          key_values, torch_key_values),
-    *map(_plain, ("relu", "gelu", "gelu_tanh", "silu")),
+    *map(_plain, ACTIVATIONS),
     Case("feed_forward", "no biases",
          lambda r: (_without_biases(r, (3, 5), (7, 5), (5, 7)), {"activation": "gelu"}), feed_forward,
          torch_feed_forward),
-    *map(_gated, ("glu", "reglu", "geglu", "geglu_tanh", "swiglu")),
+    *map(_gated, GATES),
     Case("gated_feed_forward", "no biases",
          lambda r: (_without_biases(r, (3, 5), (7, 5), (7, 5), (5, 7)), {"activation": "swiglu"}), gated_feed_forward,
          torch_gated_feed_forward),

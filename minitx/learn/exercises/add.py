@@ -12,20 +12,25 @@ from minitx.op import Array
 
 
 def arguments(rng: Rng) -> Arguments:
-    return {"x": rng.standard_normal((2, 3, 5)), "y": rng.standard_normal((3, 1))}
+    return pair(rng, (2, 3, 5), (3, 1))
+
+
+def pair(rng: Rng, x: tuple[int, ...], y: tuple[int, ...]) -> Arguments:
+    return {"x": rng.standard_normal(x), "y": rng.standard_normal(y)}
+
+
+def broadcasts(rng: Rng) -> Cases:
+    """Every way in which x and y may meet."""
+    return {
+        "same-shape": pair(rng, (3, 5), (3, 5)),
+        "both": pair(rng, (3, 1), (2, 1, 5)),
+        "number": pair(rng, (3, 5), ()),
+        "x-smaller": pair(rng, (5,), (7, 5)),
+    }
 
 
 def adversarial(rng: Rng) -> Cases:
-    def pair(x: tuple[int, ...], y: tuple[int, ...]) -> Arguments:
-        return {"x": rng.standard_normal(x), "y": rng.standard_normal(y)}
-
-    return {
-        "same-shape": pair((3, 5), (3, 5)),
-        "both": pair((3, 1), (2, 1, 5)),
-        "number": pair((3, 5), ()),
-        "x-smaller": pair((5,), (7, 5)),
-        "ones": pair((1, 1), (1,)),
-    }
+    return broadcasts(rng) | {"ones": pair(rng, (1, 1), (1,))}
 
 
 def add(x: Array, y: Array) -> Any:

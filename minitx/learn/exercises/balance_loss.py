@@ -6,13 +6,9 @@ from typing import Any
 import numpy as np
 
 from minitx.learn.exercise import Arguments, Cases, Exercise, Rng
+from minitx.learn.exercises.expert_weights import draw
 from minitx.learn.exercises.pieces import softmax, softmax_backward, with_backward
 from minitx.op import Array
-
-
-def draw(rng: Rng, N: int, E: int, k: int) -> Arguments:
-    scores = rng.standard_normal((N, E))
-    return {"scores": scores, "chosen": np.argsort(-scores, axis=1)[:, :k]}
 
 
 def arguments(rng: Rng) -> Arguments:

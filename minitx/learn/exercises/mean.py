@@ -5,34 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from minitx.learn.exercise import Arguments, Cases, Exercise, Rng
+from minitx.learn.exercise import Exercise
 from minitx.learn.exercises.pieces import with_backward
+from minitx.learn.exercises.sum import adversarial, arguments, spread
 from minitx.op import Array
-
-
-def arguments(rng: Rng) -> Arguments:
-    return {"x": rng.standard_normal((2, 3, 5)), "axis": 1, "keepdims": False}
-
-
-def adversarial(rng: Rng) -> Cases:
-    return {
-        "kept": {"x": rng.standard_normal((2, 3, 5)), "axis": 1, "keepdims": True},
-        "first": {"x": rng.standard_normal((2, 3, 5)), "axis": 0, "keepdims": False},
-        "last": {"x": rng.standard_normal((2, 3, 5)), "axis": -1, "keepdims": False},
-        "one": {"x": rng.standard_normal((2, 1, 5)), "axis": 1, "keepdims": False},
-        "square": {"x": rng.standard_normal((3, 3)), "axis": 1, "keepdims": False},
-    }
-
 
 # ---------------------------------------------------------------------- wrong ones, and right ones by other ways
 
 
 def forward(x: Array, axis: int, keepdims: bool) -> Any:
     return x.sum(axis, keepdims=keepdims) / x.shape[axis]
-
-
-def spread(dy: Array, x: Array, axis: int, keepdims: bool) -> Array:
-    return np.broadcast_to(dy if keepdims else np.expand_dims(dy, axis), x.shape).copy()
 
 
 def side_by_side(dy: Array, x: Array, axis: int, keepdims: bool) -> Any:

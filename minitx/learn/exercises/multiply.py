@@ -5,27 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from minitx.learn.exercise import Arguments, Cases, Exercise, Rng
+from minitx.learn.exercise import Cases, Exercise, Rng
+from minitx.learn.exercises.add import arguments, averaged, broadcasts
 from minitx.learn.exercises.pieces import collect, with_backward
 from minitx.learn.exercises.pieces import fit as fitted
 from minitx.op import Array
 
 
-def arguments(rng: Rng) -> Arguments:
-    return {"x": rng.standard_normal((2, 3, 5)), "y": rng.standard_normal((3, 1))}
-
-
 def adversarial(rng: Rng) -> Cases:
-    def pair(x: tuple[int, ...], y: tuple[int, ...]) -> Arguments:
-        return {"x": rng.standard_normal(x), "y": rng.standard_normal(y)}
-
-    return {
-        "same-shape": pair((3, 5), (3, 5)),
-        "both": pair((3, 1), (2, 1, 5)),
-        "number": pair((3, 5), ()),
-        "x-smaller": pair((5,), (7, 5)),
-        "zeros": {"x": np.zeros((3, 5)), "y": np.zeros(5)},
-    }
+    return broadcasts(rng) | {"zeros": {"x": np.zeros((3, 5)), "y": np.zeros(5)}}
 
 
 def mul(x: Array, y: Array) -> Any:
@@ -49,10 +37,6 @@ def mul(x: Array, y: Array) -> Any:
 
 def forward(x: Array, y: Array) -> Array:
     return x * y
-
-
-def averaged(g: Array, shape: tuple[int, ...]) -> Any:
-    return fitted(g, shape) * max(int(np.prod(shape)), 1) / g.size
 
 
 def sum_first(dz: Array, x: Array, y: Array) -> Any:
