@@ -13,7 +13,8 @@ A is (m, k), B (k, n), C (m, n). The work is cut twice:
 
   Packing also turns a transposed B (W in y = x Wᵀ, K in Q Kᵀ) the right way round, and a B that is narrow and already
   lies as the tile wants it is read in place. A is read in place as long as its rows do not get into each other's way in
-  the cache; then some rows of it, one chunk deep, are packed too.
+  the cache; then a strip of rows, one chunk deep, is packed too. What comes next is asked for ahead of time (the next
+  strip of A, the piece of C that a tile adds to, what an epilogue reads), so that it travels while tiles are computed.
 
 The law: C[i, j] = (Σ chunk 0) + (Σ chunk 1) + ..., each sum one chain of multiply-adds in the order of p, and chunks
 begin at multiples of DEPTH. Nothing else (m, n, the place in the matrix, packing, threads) has a part in it, so row i
@@ -31,16 +32,18 @@ from numba import int64, void
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, kernel, strided
 from minitx.kernels.memory import NONE, PER_THREAD, memory_for
 from minitx.kernels.parallel import share, threads_for
-from minitx.kernels.pointer import address, elements, pointer, size_of, where
+from minitx.kernels.pointer import address, elements, pointer, prefetch, prefetch_second, size_of, where
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
-from minitx.kernels.tile import BITS, BYTES, ROWS, VECTORS, tile, transpose
+from minitx.kernels.tile import BITS, BYTES, ROWS, VECTORS, copy_vector, tile, transpose
 
 Array = np.ndarray[Any, Any]
 
-DEPTH = 256  # of a chunk of k: 8 rows of A and a panel of B, 8 + 32 KB, share the first-level cache
+DEPTH = 256  # of a chunk of k: 8 rows of A, 8 KB, stay in the first-level cache while the panels of B pass by
 COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cache
-STRIP = 16 * ROWS  # rows of A that are packed together: of a transposed A half a KB in one line, fetched ahead
+STRIP = 16 * ROWS  # rows of A that are packed together: of a transposed A half a KB in one line
 IN_PLACE = 8192  # elements: a chunk of B as small as this, 32 KB, is read where it is
+LINE = 64  # bytes that a cache fetches at once
+NEAR = 256 * 1024  # bytes: a C as small as this is taken to be in the second-level cache
 assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
 
 # What happens to C at the end ("epilogue"): nothing; C is added to what stands there; an activation, its slope stored
@@ -67,28 +70,35 @@ def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, m, n, i0, i1, 
     in_place = b_column == 1 and (b_step * min(k, DEPTH) <= IN_PLACE or i1 - i0 <= 2 * ROWS)
     # Rows of A at multiples of a page apart fall on the same cache lines.
     pack_a = (a_step > 64 or (a_row > 1 and a_row * size % 4096 == 0)) and j1 - j0 > 2 * width
+    far = m * n * size > NEAR
     for p0 in range(0, k, DEPTH):
         depth = min(DEPTH, k - p0)
+        last = p0 + depth == k
         b_chunk = b + p0 * b_step * size
-        for j in range(j0, j1, width):
-            if not in_place or j + width > j1:
-                pack(like, b_chunk + j * b_column * size, b_step, b_column, depth, min(width, j1 - j), width,
-                     panels + (j - j0) * depth * size)  # fmt: skip
-        if sums and j0 == 0:
-            for i in range(i0, i1, COLUMNS):
-                add_columns(like, a + (i * a_row + p0 * a_step) * size, a_row, a_step, depth, min(COLUMNS, i1 - i),
-                            sums + i * size, p0 > 0, edge)  # fmt: skip
+        first = (j1 - j0) // width * width if in_place else 0
+        pack(like, b_chunk + (j0 + first) * b_column * size, b_step, b_column, depth, j1 - j0 - first, width,
+             panels + first * depth * size)  # fmt: skip
         for i in range(i0, i1, ROWS):
             rows = min(ROWS, i1 - i)
             a_at, row, step = a + (i * a_row + p0 * a_step) * size, a_row, a_step
+            at = (i - i0) % STRIP
             if pack_a:
-                at = (i - i0) % STRIP
                 if at == 0:
                     pack_rows(like, a_at, a_row, a_step, depth, min(STRIP, i1 - i), panel_a)
                 if a_step == 1:
                     a_at, row = panel_a + at * depth * size, depth
                 else:
                     a_at, row, step = panel_a + at * size, 1, STRIP
+                ahead, ahead_p = i - at + STRIP, p0
+                if ahead >= i1:
+                    ahead, ahead_p = i0, p0 + DEPTH
+                if ahead_p < k:
+                    fetch_strip(like, a + (ahead * a_row + ahead_p * a_step) * size, a_row, a_step,
+                                min(DEPTH, k - ahead_p), min(STRIP, i1 - ahead), at)  # fmt: skip
+            if sums and j0 == 0 and at == 0:
+                add_columns(like, a_at, row, step, depth, min(STRIP, i1 - i), sums + i * size, p0 > 0, edge)
+            if far and last and how > MORE:
+                fetch_for_epilogue(like, how, extra, slope, (i * n + j0) * size, m * n * size, rows, j1 - j0, n)
             for j in range(j0, j1, width):
                 b_at, b_row = panels + (j - j0) * depth * size, width
                 to, to_row, start, start_row = c + (i * n + j) * size, n, 0, 0
@@ -101,15 +111,19 @@ def block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, m, n, i0, i1, 
                         start, start_row = to, n
                     elif bias:
                         start = bias + j * size
+                if far:
+                    for r in range(rows):
+                        for v in range(1, VECTORS + 1):
+                            prefetch(to + r * to_row * size + v * BYTES - size)
                 tile(like, depth, a_at, row, step, b_at, b_row, start, start_row, to, to_row, rows)
                 if j + width > j1:
                     bias_at = bias + j * size if bias else 0
                     add_edge(like, edge, width, bias_at, p0 > 0 or how == MORE, c + (i * n + j) * size, n, rows, j1 - j)
-            if p0 + depth == k and how > MORE:
+            if last and how > MORE:
                 for r in range(i, i + rows):
-                    at = (r * n + j0) * size
-                    finish(elements(like, c + at, j1 - j0), how, extra + at, m * n * size,
-                           slope + at if slope else edge)  # fmt: skip
+                    here = (r * n + j0) * size
+                    finish(elements(like, c + here, j1 - j0), how, extra + here, m * n * size,
+                           slope + here if slope else edge)  # fmt: skip
 
 
 @inline
@@ -132,38 +146,65 @@ def add_edge(like, edge, width, bias, more, c, n, rows, columns):
 
 @inline
 def add_columns(like, a, a_row, a_step, depth, rows, sums, more, edge):
-    """sums (+)= Σ_p A[:, p] over one chunk."""
+    """sums (+)= Σ_p A[:, p] over one chunk, four p at a time."""
+    size = size_of(like)
     total, sums = elements(like, edge, rows), elements(like, sums, rows)
     for i in range(rows):
         total[i] = 0
-    for p in range(depth):
-        column = pointer(like, a + p * a_step * size_of(like))
+    for p in range(0, depth - 3, 4):
+        w, x = pointer(like, a + p * a_step * size), pointer(like, a + (p + 1) * a_step * size)
+        y, z = pointer(like, a + (p + 2) * a_step * size), pointer(like, a + (p + 3) * a_step * size)
         for i in range(rows):
-            total[i] += column[i * a_row]
+            total[i] += (w[i * a_row] + x[i * a_row]) + (y[i * a_row] + z[i * a_row])
+    for p in range(depth // 4 * 4, depth):
+        w = pointer(like, a + p * a_step * size)
+        for i in range(rows):
+            total[i] += w[i * a_row]
     for i in range(rows):
         sums[i] = sums[i] + total[i] if more else total[i]
 
 
 @inline
 def pack(like, b, b_step, b_column, depth, columns, width, to):
-    """One panel of B: to[p * width + j] = B[p, j], and zeros for j from `columns` to `width`."""
+    """Panels of B, one behind the other: to[p * width + j] = B[p, j] in each; the last one is filled up with zeros."""
     size = size_of(like)
-    lanes, done = BYTES // size, 0
-    if b_step == 1 and columns == width:  # B is the transpose of what lies in memory
-        done = depth // lanes * lanes
-        for p in range(0, done, lanes):
-            for j in range(0, width, lanes):
-                transpose(like, b + (p + j * b_column) * size, b_column, to + (p * width + j) * size, width)
-    for p in range(done, depth):
-        row, source = elements(like, to + p * width * size, width), pointer(like, b + p * b_step * size)
-        if b_column == 1:
-            for j in range(columns):
-                row[j] = source[j]
-        else:
-            for j in range(columns):
-                row[j] = source[j * b_column]
-        for j in range(columns, width):
-            row[j] = 0
+    lanes, whole = BYTES // size, columns // width * width
+    panel = depth * width * size
+    if b_column == 1:
+        for p in range(depth):
+            source, target = b + p * b_step * size, to + p * width * size
+            for j in range(0, whole, width):
+                for v in range(VECTORS):
+                    copy_vector(like, source + (j + v * lanes) * size, target + v * BYTES)
+                target += panel
+    elif b_step == 1:  # B is the transpose of what lies in memory
+        for j in range(0, whole, width):
+            pack_transposed(like, b + j * b_column * size, b_column, depth, width, to + j * depth * size)
+    else:
+        whole = 0
+    for j in range(whole, columns, width):
+        there = min(width, columns - j)
+        for p in range(depth):
+            row = elements(like, to + (j * depth + p * width) * size, width)
+            source = pointer(like, b + (p * b_step + j * b_column) * size)
+            for q in range(there):
+                row[q] = source[q * b_column]
+            for q in range(there, width):
+                row[q] = 0
+
+
+@inline
+def pack_transposed(like, b, b_column, depth, width, to):
+    size = size_of(like)
+    lanes = BYTES // size
+    squares = depth // lanes * lanes
+    for p in range(0, squares, lanes):
+        for j in range(0, width, lanes):
+            transpose(like, b + (p + j * b_column) * size, b_column, to + (p * width + j) * size, width)
+    for p in range(squares, depth):
+        row, source = elements(like, to + p * width * size, width), pointer(like, b + p * size)
+        for j in range(width):
+            row[j] = source[j * b_column]
 
 
 @inline
@@ -187,6 +228,36 @@ def pack_rows(like, a, a_row, a_step, depth, rows, to):
         else:
             for r in range(rows):
                 target[r] = source[r * a_row]
+
+
+@inline
+def fetch_strip(like, a, a_row, a_step, depth, rows, at):
+    """Ask for the share of the next strip of A that is due while the tiles of rows `at` of this one are at work."""
+    if a_step == 1:
+        fetch_rows(like, a + at * a_row * size_of(like), a_row, min(ROWS, rows - at), depth)
+    elif a_row == 1:
+        p0, p1 = at * depth // STRIP, (at + ROWS) * depth // STRIP
+        fetch_rows(like, a + p0 * a_step * size_of(like), a_step, p1 - p0, rows)
+
+
+@inline
+def fetch_for_epilogue(like, how, extra, slope, at, further, rows, columns, n):
+    """Ask for what `finish` will read and write for these rows besides C."""
+    if how >= TIMES:
+        fetch_rows(like, extra + at, n, rows, columns)
+    if how == GATE_BACKWARD:
+        fetch_rows(like, extra + further + at, n, rows, columns)
+    if slope:
+        fetch_rows(like, slope + at, n, rows, columns)
+
+
+@inline
+def fetch_rows(like, x, step, rows, columns):
+    """Ask for a part of a matrix, to have it at hand soon."""
+    size = size_of(like)
+    for r in range(rows):
+        for j in range(0, columns, LINE // size):
+            prefetch_second(x + (r * step + j) * size)
 
 
 @inline

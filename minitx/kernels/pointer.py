@@ -7,11 +7,13 @@ from typing import Any
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 
 from minitx.kernels.compile import inline, intrinsic
 
 carray: Any = numba.carray  # type: ignore[attr-defined]
 CPointer: Any = types.CPointer
+insert_function: Any = cgutils.get_or_insert_function
 i64, i32 = ir.IntType(64), ir.IntType(32)
 
 
@@ -83,6 +85,26 @@ def bits(typingctx: Any, x: Any) -> Any:
 def real(typingctx: Any, x: Any) -> Any:
     double = ir.DoubleType()
     return types.float64(types.int64), lambda context, builder, signature, args: builder.bitcast(args[0], double)
+
+
+def _prefetch(closeness: int) -> Any:
+    @intrinsic
+    def ask(typingctx: Any, at: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            byte = ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
+            function = insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(function, [builder.inttoptr(args[0], byte), i32(0), i32(closeness), i32(1)])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), codegen
+
+    return ask
+
+
+# Ask for the 64 bytes around an address, which will be needed soon, or a little later: they come to the first-level or
+# to the second-level cache while other work goes on. Any address may be asked for.
+prefetch, prefetch_second = _prefetch(3), _prefetch(2)
 
 
 @inline

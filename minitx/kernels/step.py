@@ -23,10 +23,10 @@ from numba import int64, void
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, intrinsic, kernel
 from minitx.kernels.matmul import DEPTH
 from minitx.kernels.parallel import share
-from minitx.kernels.pointer import address, cast, elements, pointer, real, size_of, where
+from minitx.kernels.pointer import address, cast, elements, pointer, prefetch, real, size_of, where
 from minitx.kernels.scores import larger, plus, seen
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
-from minitx.kernels.thin import add_product, prefetch
+from minitx.kernels.thin import add_product
 from minitx.kernels.tile import BYTES, transpose
 from minitx.kernels.vectormath import exp, tanh
 

@@ -12,8 +12,8 @@ from llvmlite import ir
 from numba import types
 
 from minitx.kernels.compile import inline, intrinsic
-from minitx.kernels.pointer import i32, i64, size_of
-from minitx.kernels.tile import BYTES, insert_function
+from minitx.kernels.pointer import insert_function, i32, i64, size_of
+from minitx.kernels.tile import BYTES
 
 
 def _thin(rows: int, vectors: int) -> Any:
@@ -72,20 +72,6 @@ def _thin(rows: int, vectors: int) -> Any:
         return types.void(like, *[types.int64] * 7), codegen
 
     return thin
-
-
-@intrinsic
-def prefetch(typingctx: Any, at: Any) -> Any:
-    """Ask for the 64 bytes at an address, which will be read soon. Any address may be asked for."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
-        function = insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [builder.inttoptr(args[0], byte), i32(0), i32(3), i32(1)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
 
 
 thin_4x4, thin_4x2, thin_4x1 = _thin(4, 4), _thin(4, 2), _thin(4, 1)

@@ -25,11 +25,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.core.registry import cpu_target
 
 from minitx.kernels.compile import intrinsic
-from minitx.kernels.pointer import i32, i64
+from minitx.kernels.pointer import i32, i64, insert_function
 from minitx.kernels.say import once
 
 
@@ -43,8 +42,6 @@ def vector_bits() -> int:
     once("this CPU has neither AVX-512 nor AVX2: matrix products and attention are left to NumPy")
     return 0
 
-
-insert_function: Any = cgutils.get_or_insert_function
 
 BITS = vector_bits()
 VECTORS = 2  # vectors in a row of the tile
@@ -215,3 +212,17 @@ def part(typingctx: Any, like: Any, source: Any, n: Any, target: Any, m: Any) ->
         return context.get_dummy_value()
 
     return types.void(like, *[types.int64] * 4), codegen
+
+
+@intrinsic
+def copy_vector(typingctx: Any, like: Any, source: Any, target: Any) -> Any:
+    """One vector from an address to another."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = signature.args[0].bitwidth // 8
+        vector = ir.VectorType(context.get_value_type(signature.args[0]), BYTES // size).as_pointer()
+        x = builder.load(builder.inttoptr(args[1], vector), align=size)
+        builder.store(x, builder.inttoptr(args[2], vector), align=size)
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.int64] * 2), codegen
