@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 
 from minitx.kernels.compile import inline, intrinsic
-from minitx.kernels.pointer import insert_function, i32, i64, size_of
+from minitx.kernels.pointer import i32, i64, insert_function, size_of
 from minitx.kernels.tile import BYTES
 
 
