@@ -67,11 +67,13 @@ from minitx.kernels.scores import (
     place,
     row_of,
     running_softmax,
+    scale_rows,
     seen,
     softmax_backward,
     turned,
     union,
     vectors,
+    zero,
 )  # fmt: skip
 from minitx.kernels.tile import BITS, BYTES
 
@@ -106,10 +108,9 @@ def attend(memory, args, task):
     turned(like, place(like, args, Q, b, h, i0), args[Q + 3], rows, d, width, qt, cast(like, real(args[SCALE])))
     for i in range(width):
         top[i], total[i] = -np.inf, 0
-    out = elements(like, o, width * d_pad)
-    for x in range(width * d_pad):
-        out[x] = 0
-    low, high = union(args, b, i0, rows, lo, hi, width)
+    low, high, first, end = union(args, b, i0, rows, lo, hi, width)
+    if low >= high:
+        zero(like, o, width * d_pad)
     for block in range(low // KEYS * KEYS, high, KEYS):
         j0 = max(block, low)
         keys = min(high, block + KEYS) - j0
@@ -118,22 +119,20 @@ def attend(memory, args, task):
             padded(like, v_block, v_row, keys, d_v, v_copy, d_pad)
             v_block, v_row = v_copy, d_pad
         multiply(like, keys, d, width, place(like, args, K, b, g, j0), args[K + 3], 1, qt, width, False, s, width)
-        adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, 0)
+        inside = first <= j0 and j0 + keys <= end
+        adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, inside, 0)
         running_softmax(like, s, width, keys, top, total, shrink)
         if args[LIMIT]:
             drop(like, args, s, width, b, h, i0, rows, j0, keys)
-        for i in range(rows):
-            row = row_of(like, o, i, d_pad, d_pad)
-            for c in range(d_pad):
-                row[c] *= shrink[i]
-        multiply(like, rows, keys, d_pad, s, 1, width, v_block, v_row, True, o, d_pad)
+        if j0 > low:
+            scale_rows(like, o, rows, d_pad, shrink)
+        multiply(like, rows, keys, d_pad, s, 1, width, v_block, v_row, j0 > low, o, d_pad)
     saved = elements(like, args[SAVED] + ((b * args[H_] + h) * T + i0) * 2 * size, 2 * rows)
     for i in range(rows):
         inverse = cast(like, 1) / total[i] if total[i] > 0 or total[i] != total[i] else cast(like, 0)
         saved[2 * i], saved[2 * i + 1] = top[i], inverse
-        row = row_of(like, o, i, d_pad, d_pad)
-        for c in range(d_pad):
-            row[c] *= inverse
+        shrink[i] = inverse
+    scale_rows(like, o, rows, d_pad, shrink)
     cut(like, o, d_pad, rows, place(like, args, O, b, h, i0), args[O + 3], d_v)
 
 
@@ -170,12 +169,8 @@ def attend_backward(memory, args, task):
     if v_pad != d_v:
         dv_at, dv_row = dv_copy, v_pad
     for j in range(S):
-        row = row_of(like, dk_at, j, dk_row, d_pad)
-        for c in range(d_pad):
-            row[c] = 0
-        row = row_of(like, dv_at, j, dv_row, v_pad)
-        for c in range(v_pad):
-            row[c] = 0
+        zero(like, dk_at + j * dk_row * size, d_pad)
+        zero(like, dv_at + j * dv_row * size, v_pad)
 
     for h in range(g * group, (g + 1) * group):
         for i0 in range(0, T, width):
@@ -201,10 +196,9 @@ def attend_backward(memory, args, task):
             if v_pad != d_v:
                 padded(like, do_at, do_row, rows, d_v, do_copy, v_pad)
                 do_at, do_row = do_copy, v_pad
-            dq_rows = elements(like, dq, width * d_pad)
-            for x in range(width * d_pad):
-                dq_rows[x] = 0
-            low, high = union(args, b, i0, rows, lo, hi, width)
+            low, high, first, end = union(args, b, i0, rows, lo, hi, width)
+            if low >= high:
+                zero(like, dq, width * d_pad)
             for block in range(low // KEYS * KEYS, high, KEYS):
                 j0 = max(block, low)
                 keys = min(high, block + KEYS) - j0
@@ -212,7 +206,8 @@ def attend_backward(memory, args, task):
                 v_block, v_row = place(like, args, V, b, g, j0), args[V + 3]
                 # w = exp(z - top) / total, as in the forward pass
                 multiply(like, keys, d, width, k_block, k_row, 1, qt, width, False, p, width)
-                adjust(like, args, p, width, b, h, i0, rows, j0, keys, lo, hi, slope)
+                inside = first <= j0 and j0 + keys <= end
+                adjust(like, args, p, width, b, h, i0, rows, j0, keys, lo, hi, inside, slope)
                 again(like, p, width, keys, top, inverse)
                 # o = (m * w) v:  dw = m * (do vᵀ),  dv = (m * w)ᵀ do
                 multiply(like, keys, d_v, width, v_block, v_row, 1, dot, width, False, dp, width)
@@ -226,8 +221,8 @@ def attend_backward(memory, args, task):
                 # z = cap tanh(s / cap) + bias,  s = scale q kᵀ
                 if args[DZ]:
                     for i in range(rows):
-                        first = ((b * args[H_] + h) * T + i0 + i) * S + j0
-                        out = elements(like, args[DZ] + first * size, keys)
+                        at = ((b * args[H_] + h) * T + i0 + i) * S + j0
+                        out = elements(like, args[DZ] + at * size, keys)
                         for j in range(keys):
                             out[j] = pointer(like, dp)[j * width + i]
                 if later:
@@ -238,7 +233,7 @@ def attend_backward(memory, args, task):
                 if d_pad != d:
                     padded(like, k_block, k_row, keys, d, k_copy, d_pad)
                     k_block, k_row = k_copy, d_pad
-                multiply(like, rows, keys, d_pad, dp, 1, width, k_block, k_row, True, dq, d_pad)
+                multiply(like, rows, keys, d_pad, dp, 1, width, k_block, k_row, j0 > low, dq, d_pad)
             cut(like, dq, d_pad, rows, place(like, args, DQ, b, h, i0), args[DQ + 3], d)
 
     if d_pad != d:

@@ -32,7 +32,7 @@ from numba import int64, void
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, kernel, strided
 from minitx.kernels.memory import NONE, PER_THREAD, memory_for
 from minitx.kernels.parallel import share, threads_for
-from minitx.kernels.pointer import address, elements, pointer, prefetch, prefetch_second, size_of, where
+from minitx.kernels.pointer import address, cast, elements, pointer, prefetch, prefetch_second, size_of, where
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.tile import BITS, BYTES, ROWS, VECTORS, copy_vector, tile, transpose
 
@@ -175,7 +175,7 @@ def pack(like, b, b_step, b_column, depth, columns, width, to):
             source, target = b + p * b_step * size, to + p * width * size
             for j in range(0, whole, width):
                 for v in range(VECTORS):
-                    copy_vector(like, source + (j + v * lanes) * size, target + v * BYTES)
+                    copy_vector(like, target + v * BYTES, source + (j + v * lanes) * size)
                 target += panel
     elif b_step == 1:  # B is the transpose of what lies in memory
         for j in range(0, whole, width):
@@ -200,7 +200,7 @@ def pack_transposed(like, b, b_column, depth, width, to):
     squares = depth // lanes * lanes
     for p in range(0, squares, lanes):
         for j in range(0, width, lanes):
-            transpose(like, b + (p + j * b_column) * size, b_column, to + (p * width + j) * size, width)
+            transpose(like, b + (p + j * b_column) * size, b_column, to + (p * width + j) * size, width, cast(like, 1))
     for p in range(squares, depth):
         row, source = elements(like, to + p * width * size, width), pointer(like, b + p * size)
         for j in range(width):

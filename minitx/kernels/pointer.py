@@ -60,6 +60,19 @@ def keep_apart(typingctx: Any) -> Any:
 
 
 @intrinsic
+def no_overlap(typingctx: Any) -> Any:
+    """Called in a helper: its arrays do not overlap, so that a loop need not look whether they do before it begins."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        for argument in builder.function.args:
+            if isinstance(argument.type, ir.PointerType):
+                argument.add_attribute("noalias")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
 def size_of(typingctx: Any, like: Any) -> Any:
     """Bytes of a number of this type."""
     return types.int64(like), lambda context, builder, signature, args: i64(signature.args[0].bitwidth // 8)

@@ -7,11 +7,23 @@ What a task needs to know stands in one array of integers, `args`, at the places
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
 
 from minitx.kernels.compile import exact, inline
 from minitx.kernels.dropout import kept
-from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, pointer, real, size_of
-from minitx.kernels.tile import BYTES, ROWS, half_tile, part, tile, transpose
+from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, no_overlap, pointer, real, size_of
+from minitx.kernels.tile import (
+    BYTES,
+    ROWS,
+    copy_vector,
+    half_tile,
+    on_vectors,
+    part,
+    scale_vector,
+    tile,
+    transpose,
+    zero_vector,
+)
 from minitx.kernels.vectormath import const, exp, tanh
 
 # Arrays: the address, and after it the steps of the axes batch, head and row, in elements.
@@ -65,10 +77,7 @@ def turned(like, source, source_row, rows, columns, width, target, factor):
                     n = min(lanes, columns - c) if i + r < rows else 0
                     part(like, at + r * source_row * size, n, square + r * lanes * size, lanes)
                 at, step = square, lanes
-            transpose(like, at, step, target + (c * width + i) * size, width)
-    out = elements(like, target, columns * width)
-    for x in range(columns * width):
-        out[x] *= factor
+            transpose(like, at, step, target + (c * width + i) * size, width, factor)
 
 
 @inline
@@ -85,10 +94,29 @@ def padded(like, source, source_row, rows, columns, target, width):
 def cut(like, source, width, rows, target, target_row, columns):
     """target (rows, columns) = the first columns of source (rows, width)."""
     size, lanes = size_of(like), BYTES // size_of(like)
+    whole = columns // lanes * lanes
     for i in range(rows):
-        for c in range(0, columns, lanes):
-            n = min(lanes, columns - c)
-            part(like, source + (i * width + c) * size, n, target + (i * target_row + c) * size, n)
+        x, y = source + i * width * size, target + i * target_row * size
+        for c in range(0, whole, lanes):
+            copy_vector(like, y + c * size, x + c * size)
+        if whole < columns:
+            part(like, x + whole * size, columns - whole, y + whole * size, columns - whole)
+
+
+@inline
+def zero(like, at, n):
+    """n zeros, a whole number of vectors."""
+    for x in range(0, n * size_of(like), BYTES):
+        zero_vector(like, at + x)
+
+
+@inline
+def scale_rows(like, x, rows, width, factors):
+    """Row i of x (rows, width) times factors[i]; width is a whole number of vectors."""
+    size = size_of(like)
+    for i in range(rows):
+        for c in range(0, width * size, BYTES):
+            scale_vector(like, x + i * width * size + c, factors[i])
 
 
 @inline
@@ -100,21 +128,28 @@ def vectors(like, n):
 
 @inline
 def union(args, b, i0, rows, lo, hi, width):
-    """The intervals of queries i0, i0 + 1, ... in lo, hi (empty where there is no query), and one around all."""
-    low, high, integer = args[S_], 0, args[0]
-    los = elements(integer, args[LO] + b * args[LO + 1] * 8, args[T_])
-    his = elements(integer, args[HI] + b * args[LO + 1] * 8, args[T_])
-    for i in range(width):
+    """The intervals of queries i0, i0 + 1, ... in lo, hi (empty where there is no query).
+
+    Returns low, high around all of them, and the keys from `first` to `end`, which every query sees.
+    """
+    low, high, first, end, integer = args[S_], 0, 0, args[S_], args[0]
+    los = elements(integer, args[LO] + (b * args[LO + 1] + i0) * 8, rows)
+    his = elements(integer, args[HI] + (b * args[LO + 1] + i0) * 8, rows)
+    for i in range(rows):
+        at, to = (los[i], his[i]) if los[i] < his[i] else (args[S_], 0)
+        lo[i], hi[i] = at, to
+        low, high, first, end = min(low, at), max(high, to), max(first, at), min(end, to)
+    for i in range(rows, width):
         lo[i] = hi[i] = 0
-        if i < rows and los[i0 + i] < his[i0 + i]:
-            lo[i], hi[i] = los[i0 + i], his[i0 + i]
-            low, high = min(low, los[i0 + i]), max(high, his[i0 + i])
-    return low, high
+    return low, high, first, end
 
 
 @inline
-def adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, slope):
-    """Scores → logits, in place: cap, bias, -inf where the query may not see the key; at `slope` dc/ds, if asked."""
+def adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, inside, slope):
+    """Scores → logits, in place: cap, bias, -inf where the query may not see the key; at `slope` dc/ds, if asked.
+
+    `inside`: every query sees all keys of the block.
+    """
     size, cap, minus_infinity = size_of(like), cast(like, real(args[CAP])), cast(like, -np.inf)
     if cap > 0:
         z, slopes = elements(like, s, keys * width), elements(like, slope, keys * width)
@@ -139,15 +174,11 @@ def adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, slope):
             allowed = pointer(np.uint8(0), args[MASK] + at)
             for i in range(rows):
                 row[i] = row[i] if allowed[i * step] else minus_infinity
-    inside = True
-    for i in range(rows):
-        inside = inside and lo[i] <= j0 and hi[i] >= j0 + keys
     if not inside:
+        row = width * size
         for j in range(keys):
-            row = row_of(like, s, j, width, width)
-            position = cast(like, j0 + j)
-            for i in range(width):
-                row[i] = row[i] if lo[i] <= position and position < hi[i] else minus_infinity
+            for i in range(0, row, BYTES):
+                hide(like, s + j * row + i, address(lo) + i, address(hi) + i, cast(like, j0 + j))
 
 
 @inline
@@ -158,25 +189,16 @@ def running_softmax(like, s, width, keys, top, total, shrink):
         shrink[i] = top[i]
     # Four keys at a time: less traffic with `top` and `total`.
     fours = keys // 4 * 4
-    for j in range(0, fours, 4):
-        a, b, c, d = four_rows(like, s + j * row, width)
-        for i in range(width):
-            top[i] = larger(larger(larger(larger(top[i], a[i]), b[i]), c[i]), d[i])
-    for j in range(fours, keys):
-        a = elements(like, s + j * row, width)
-        for i in range(width):
-            top[i] = larger(top[i], a[i])
+    for i in range(0, row, BYTES):
+        for j in range(s + i, s + i + fours * row, 4 * row):
+            raise_top(like, address(top) + i, j, j + row, j + 2 * row, j + 3 * row)
+        for j in range(s + i + fours * row, s + i + keys * row, row):
+            raise_top(like, address(top) + i, j, j, j, j)
     for i in range(width):
-        at = seen(top[i])
-        shrink[i] = exp(shrink[i] - at)
+        shrink[i] = exp(shrink[i] - seen(top[i]))
         total[i] *= shrink[i]
     for j in range(0, fours, 4):
-        a, b, c, d = four_rows(like, s + j * row, width)
-        for i in range(width):
-            at = seen(top[i])
-            w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
-            a[i], b[i], c[i], d[i] = w, x, y, z
-            total[i] = plus(plus(plus(plus(total[i], w), x), y), z)
+        exponentials(top, total, *four_rows(like, s + j * row, width))
     for j in range(fours, keys):
         a = elements(like, s + j * row, width)
         for i in range(width):
@@ -185,15 +207,21 @@ def running_softmax(like, s, width, keys, top, total, shrink):
 
 
 @inline
+def exponentials(top, total, a, b, c, d):
+    no_overlap()
+    for i in range(len(top)):
+        at = seen(top[i])
+        w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
+        a[i], b[i], c[i], d[i] = w, x, y, z
+        total[i] = plus(plus(plus(plus(total[i], w), x), y), z)
+
+
+@inline
 def again(like, p, width, keys, top, inverse):
     """Logits → weights, with the maximum and the sum of the forward pass."""
     row, fours = width * size_of(like), keys // 4 * 4
     for j in range(0, fours, 4):
-        a, b, c, d = four_rows(like, p + j * row, width)
-        for i in range(width):
-            at, scale = top[i], inverse[i]
-            w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
-            a[i], b[i], c[i], d[i] = w * scale, x * scale, y * scale, z * scale
+        weights(top, inverse, *four_rows(like, p + j * row, width))
     for j in range(fours, keys):
         a = elements(like, p + j * row, width)
         for i in range(width):
@@ -201,12 +229,42 @@ def again(like, p, width, keys, top, inverse):
 
 
 @inline
+def weights(top, inverse, a, b, c, d):
+    no_overlap()
+    for i in range(len(top)):
+        at, scale = top[i], inverse[i]
+        w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
+        a[i], b[i], c[i], d[i] = w * scale, x * scale, y * scale, z * scale
+
+
+@inline
 def softmax_backward(like, p, dp, width, keys, delta, factor):
     """dp becomes dz = (w * dw - w * delta) * factor."""
-    for j in range(keys):
-        w, dw = row_of(like, p, j, width, width), row_of(like, dp, j, width, width)
-        for i in range(width):
-            dw[i] = w[i] * (dw[i] - delta[i]) * factor  # term 1 - term 2
+    row = width * size_of(like)
+    for i in range(0, row, BYTES):
+        for j in range(i, i + keys * row, row):
+            two_terms(like, dp + j, p + j, address(delta) + i, factor)
+
+
+def _hidden(build, x, lo, hi, position):
+    outside = build.or_(build.fcmp_ordered("<", position, lo), build.fcmp_ordered(">=", position, hi))
+    return build.select(outside, ir.Constant(x.type, [-np.inf] * x.type.count), x)
+
+
+def _highest(build, *rows):
+    top = rows[0]
+    for x in rows[1:]:
+        top = build.select(build.fcmp_ordered(">", x, top), x, top)
+    return top
+
+
+def _two_terms(build, dw, w, delta, factor):
+    return build.fmul(build.fmul(w, build.fsub(dw, delta)), factor)
+
+
+hide = on_vectors(3, _hidden, "-inf where the position is not in [lo, hi)")
+raise_top = on_vectors(5, _highest, "The largest so far, of itself and four more.")
+two_terms = on_vectors(3, _two_terms, "dw → w * (dw - delta) * factor: term 1 - term 2.")
 
 
 @inline

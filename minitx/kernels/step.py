@@ -48,7 +48,7 @@ def pack(like, source, row, columns, rows, target):
     if rows == lanes:
         done = columns // lanes * lanes
         for c in range(0, done, lanes):
-            transpose(like, source + c * size, row, target + c * WIDE * size, WIDE)
+            transpose(like, source + c * size, row, target + c * WIDE * size, WIDE, cast(like, 1))
     for c in range(done, columns):
         x, y = pointer(like, source + c * size), elements(like, target + c * WIDE * size, rows)
         for r in range(rows):

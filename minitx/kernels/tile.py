@@ -43,6 +43,7 @@ def vector_bits() -> int:
     return 0
 
 
+star_args: Any = types.StarArgTuple
 BITS = vector_bits()
 VECTORS = 2  # vectors in a row of the tile
 ROWS = 8 if BITS != 256 else 6  # AVX-512 has 32 registers: 16 + 2 + what is copied. AVX2 has 16: 12 + 2 + 1
@@ -124,36 +125,52 @@ def _tile_code(vectors: int) -> Any:
                 acc[r][j].add_incoming(ir.Constant(vector, None), before)  # zeros
                 acc[r][j].add_incoming(new[r][j], loop)
 
-        # C = acc, or start + acc
+        # C = acc, or start + acc; a whole tile needs no question for every row
         builder.position_at_end(after)
         alone = builder.icmp_signed("==", args[7], i64(0))
-        for r in range(ROWS):
-            with builder.if_then(builder.icmp_signed("<", i64(r), rows)):
-                to, add = element(c, builder.mul(c_row, i64(r))), element(start, builder.mul(start_row, i64(r)))
-                with builder.if_else(alone) as (then, otherwise):
-                    with then:
-                        for j in range(vectors):
-                            builder.store(new[r][j], vector_at(to, j), align=size)
-                    with otherwise:
-                        for j in range(vectors):
-                            total = builder.fadd(builder.load(vector_at(add, j), align=size), new[r][j])
-                            builder.store(total, vector_at(to, j), align=size)
+
+        def store(r: int, more: bool) -> None:
+            to, add = element(c, builder.mul(c_row, i64(r))), element(start, builder.mul(start_row, i64(r)))
+            for j in range(vectors):
+                total = new[r][j]
+                if more:
+                    total = builder.fadd(builder.load(vector_at(add, j), align=size), total)
+                builder.store(total, vector_at(to, j), align=size)
+
+        with builder.if_else(builder.icmp_signed("==", rows, i64(ROWS))) as (whole, some):
+            with whole, builder.if_else(alone) as (then, otherwise):
+                with then:
+                    for r in range(ROWS):
+                        store(r, False)
+                with otherwise:
+                    for r in range(ROWS):
+                        store(r, True)
+            with some:
+                for r in range(ROWS - 1):
+                    there = builder.icmp_signed("<", i64(r), rows)
+                    with builder.if_then(there), builder.if_else(alone) as (then, otherwise):
+                        with then:
+                            store(r, False)
+                        with otherwise:
+                            store(r, True)
         return context.get_dummy_value()
 
     return codegen
 
 
 @intrinsic
-def transpose(typingctx: Any, like: Any, source: Any, source_row: Any, target: Any, target_row: Any) -> Any:
-    """A square block, one vector wide and high, from rows to columns, within registers.
+def transpose(
+    typingctx: Any, like: Any, source: Any, source_row: Any, target: Any, target_row: Any, factor: Any
+) -> Any:
+    """A square block, one vector wide and high, from rows to columns, within registers; times a factor.
 
     By halves: exchanging numbers between neighbouring rows transposes 2 x 2 blocks; exchanging pairs, then fours,
     then eights between rows 2, 4, 8 apart does the same to blocks of blocks.
     """
-    signature = types.void(like, *[types.int64] * 4)
+    signature = types.void(like, *[types.int64] * 4, like)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _, source, source_row, target, target_row = args
+        _, source, source_row, target, target_row, factor = args
         scalar = context.get_value_type(signature.args[0])
         size = signature.args[0].bitwidth // 8
         lanes = BYTES // size
@@ -163,7 +180,8 @@ def transpose(typingctx: Any, like: Any, source: Any, source_row: Any, target: A
         def row(base: Any, step: Any, r: int) -> Any:
             return builder.bitcast(builder.gep(base, [builder.mul(step, i64(r))]), vector.as_pointer())
 
-        rows = [builder.load(row(source, source_row, r), align=size) for r in range(lanes)]
+        factor = everywhere(builder, factor, lanes)
+        rows = [builder.fmul(builder.load(row(source, source_row, r), align=size), factor) for r in range(lanes)]
         width = 1
         while width < lanes:
             # Of rows r and r + width the first keeps its even blocks, and its odd ones become the other's even ones.
@@ -214,15 +232,33 @@ def part(typingctx: Any, like: Any, source: Any, n: Any, target: Any, m: Any) ->
     return types.void(like, *[types.int64] * 4), codegen
 
 
-@intrinsic
-def copy_vector(typingctx: Any, like: Any, source: Any, target: Any) -> Any:
-    """One vector from an address to another."""
+def on_vectors(vectors: int, build: Any, doc: str) -> Any:
+    """One step on whole vectors: f(like, at_0, ..., numbers ...) stores build(builder, x_0, ..., numbers ...) at at_0.
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        size = signature.args[0].bitwidth // 8
-        vector = ir.VectorType(context.get_value_type(signature.args[0]), BYTES // size).as_pointer()
-        x = builder.load(builder.inttoptr(args[1], vector), align=size)
-        builder.store(x, builder.inttoptr(args[2], vector), align=size)
-        return context.get_dummy_value()
+    x_0, ... are the vectors at the first addresses; a number comes as a vector full of it. A compiler makes such steps
+    of a loop, too, but asks at its beginning for each array whether it overlaps with the others, and whether there are
+    four vectors, two or one: too many questions for one vector.
+    """
 
-    return types.void(like, *[types.int64] * 2), codegen
+    def step(typingctx: Any, like: Any, *rest: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            size = signature.args[0].bitwidth // 8
+            lanes = BYTES // size
+            pointer = ir.VectorType(context.get_value_type(signature.args[0]), lanes).as_pointer()
+            values = [builder.extract_value(args[1], i) for i in range(len(rest))]
+            at = [builder.inttoptr(x, pointer) for x in values[:vectors]]
+            numbers = [everywhere(builder, x, lanes) for x in values[vectors:]]
+            result = build(builder, *(builder.load(x, align=size) for x in at), *numbers)
+            builder.store(result, at[0], align=size)
+            return context.get_dummy_value()
+
+        kinds = (types.int64,) * vectors + (like,) * (len(rest) - vectors)
+        return types.void(like, star_args.from_types(kinds)), codegen
+
+    step.__doc__ = doc
+    return intrinsic(step)
+
+
+copy_vector = on_vectors(2, lambda build, x, y: y, "x = y")
+zero_vector = on_vectors(1, lambda build, x: ir.Constant(x.type, None), "x = 0")
+scale_vector = on_vectors(1, lambda build, x, factor: build.fmul(x, factor), "x *= factor")
