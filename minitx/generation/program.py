@@ -229,6 +229,7 @@ class Program:
                 raise Unsupported
             if scaling is not None and scaling["type"] == "dynamic" and scaling["length"] is None:
                 raise Unsupported  # (the layer refuses it past a length)
+        self.attending: Array = np.array([*(at for at, _, _ in self.attends), *(at for at, _ in self.asks)], np.int64)
         # The instructions of each group of layers that see the same slots.
         self.of_track = [
             (track, np.array([at for at, layer, _ in self.attends if layer.track is track]))
@@ -245,6 +246,7 @@ class Program:
         self.point()
         code = self.code if threads_for(math.inf) > 1 else self.alone  # (a forked child has one thread)
         threads = int(code[:, 2].max())
+        self.args[self.attending, step.FURTHER] = code[self.attending, 2]
         self.run(memory_for(self.dtype, threads, self.need), code, self.args)
         logits = self.logits.copy()
         head = model.head
@@ -295,7 +297,7 @@ class Program:
                 if a.heads != H:
                     raise ValueError(f"the position bias is for {H} heads, and this attention has {a.heads}")
                 biases[key] = [address(bias), H * S if B > 1 else 0, S]
-            args[i, step.BIAS_ : step.ATTEND] = biases[key]
+            args[i, step.BIAS_ : step.FURTHER] = biases[key]
 
 
 def _nanoseconds(keys: Array) -> float:

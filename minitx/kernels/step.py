@@ -23,7 +23,7 @@ from numba import int64, void
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, intrinsic, kernel
 from minitx.kernels.matmul import DEPTH
 from minitx.kernels.parallel import share
-from minitx.kernels.pointer import address, cast, elements, pointer, prefetch, real, size_of, where
+from minitx.kernels.pointer import address, cast, elements, pointer, prefetch_second, real, size_of, where
 from minitx.kernels.scores import larger, plus, seen
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.thin import add_product
@@ -34,6 +34,7 @@ Array = np.ndarray[Any, Any]
 
 KEYS = 64  # of a block, as in attention.py
 COLUMNS = WIDE = 64  # of y, in a task of linear
+AHEAD = 128  # keys: a long cache is read faster when it is asked for so long before
 PIECE = 64  # of k: as much of W, 64 x 64 numbers, meets all rows of x while it is in the first-level cache
 
 NOTHING, RELU, GELU, GELU_TANH, SILU, SIGMOID = range(6)  # activations of `linear`
@@ -169,7 +170,8 @@ Q_, K_, V_, O_, KEYS_, VALUES_, KEYS_ROW, KEYS_HEAD, VALUES_ROW, VALUES_HEAD, SL
 H_, H_KV, D, D_V, SCALE, CAP = range(13, 19)
 COS, SIN, PAIRS, NEIGHBOURS = range(19, 23)  # (B, pairs), or 0; are pairs neighbours, or halves?
 BIAS_, BIAS_ROW, BIAS_HEAD = range(23, 26)  # to be added to the scores, (B, H, slots), or 0
-ATTEND = 26  # arguments in all
+FURTHER = 26  # the task that this thread probably takes next is so many further on: the number of threads
+ATTEND = 27  # arguments in all
 
 
 @Worker
@@ -191,11 +193,11 @@ def attend(memory, args, task):
     o = more + group * d_pad * size
     v_copy = o + group * d_pad * size
 
-    # The next task begins elsewhere in memory, and its first block comes while this one is computed.
-    b_next, g_next, some = (task + 1) // args[H_KV], (task + 1) % args[H_KV], min(KEYS, hi - lo)
-    ask_for(args[KEYS_] + (b_next * args[KEYS_ROW] + g_next * args[KEYS_HEAD] + lo * d) * size, some * d * size)
-    ask_for(args[VALUES_] + (b_next * args[VALUES_ROW] + g_next * args[VALUES_HEAD] + lo * d_v) * size,
-            some * d_v * size)  # fmt: skip
+    # Where keys and values are fetched from while others are worked on: some keys further on, then at the next task.
+    later, ahead = task + args[FURTHER], min(AHEAD, hi - lo)
+    b_next, g_next = later // args[H_KV], later % args[H_KV]
+    k_next = args[KEYS_] + (b_next * args[KEYS_ROW] + g_next * args[KEYS_HEAD] + (lo - hi) * d) * size
+    v_next = args[VALUES_] + (b_next * args[VALUES_ROW] + g_next * args[VALUES_HEAD] + (lo - hi) * d_v) * size
     if args[K_]:  # self-attention: the new token takes its place in the cache first
         slot = elements(integer, args[SLOT] + b * 8, 1)[0]
         turned(like, args, b, args[K_] + (b * args[H_KV] + g) * d * size, k_at + slot * d * size, cast(like, 1))
@@ -221,6 +223,9 @@ def attend(memory, args, task):
         keys = min(hi, block + KEYS) - j0
         wide = (keys + lanes - 1) // lanes * lanes
         for j in range(0, keys, lanes):
+            then = j0 + j + ahead
+            ask_for((k_at if then < hi else k_next) + then * d * size, lanes * d * size)
+            ask_for((v_at if then < hi else v_next) + then * d_v * size, lanes * d_v * size)
             pack(like, k_at + (j0 + j) * d * size, d, d, min(lanes, keys - j), kt + j * size)
         scores = elements(like, s, group * KEYS)
         for x in range(group * KEYS):
@@ -282,7 +287,7 @@ def attend(memory, args, task):
 def ask_for(at, n):
     """n bytes that will soon be read."""
     for line in range(0, n, 64):
-        prefetch(at + line)
+        prefetch_second(at + line)
 
 
 @inline
