@@ -38,6 +38,7 @@ from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import cast, elements, pointer, real, size_of, where
 from minitx.kernels.scores import (
     CAP,
+    COPIES,
     D_V,
     DK,
     DO,
@@ -82,6 +83,8 @@ Array = np.ndarray[Any, Any]
 KEYS = 64  # in a block: with 32 queries 8 KB of scores, which stay in the first-level cache
 QUERIES = 2  # vectors of queries in a task, at most: more would visit more blocks above the causal diagonal
 LONG = 2048  # from so many queries on twice as many: keys and their gradients no longer stay in the cache between tasks
+WIDE = 256  # and from so many on where every query sees all keys: there is no diagonal
+FAR = 512  # from so many on backward works on copies: heads lie far apart, and their rows on the same cache lines
 
 
 # ---------------------------------------------------------------------- forward
@@ -146,7 +149,7 @@ def attend_backward(memory, args, task):
     width, d_pad, v_pad = args[WIDTH], vectors(like, d), vectors(like, d_v)
     b, g, group = task // args[H_KV], task % args[H_KV], args[H_] // args[H_KV]
     scale = cast(like, real(args[SCALE]))
-    # memory: Qᵀ, dOᵀ, weights, their gradients, slopes of the cap, dQ, five numbers a query, then what is padded
+    # memory: Qᵀ, dOᵀ, weights, their gradients, slopes of the cap, dQ, five numbers a query, then copies
     qt = where(memory)
     dot = qt + d * width * size
     p = dot + d_v * width * size
@@ -159,15 +162,19 @@ def attend_backward(memory, args, task):
     lo, hi = row_of(like, numbers, 3, width, width), row_of(like, numbers, 4, width, width)
     q_copy = numbers + 5 * width * size
     do_copy = q_copy + width * d_pad * size
-    k_copy = do_copy + width * v_pad * size
-    dk_copy = k_copy + KEYS * d_pad * size
-    dv_copy = dk_copy + S * d_pad * size
+    k_at, k_row = place(like, args, K, b, g, 0), args[K + 3]
+    v_at, v_row = place(like, args, V, b, g, 0), args[V + 3]
     dk_at, dk_row = place(like, args, DK, b, g, 0), args[DK + 3]
     dv_at, dv_row = place(like, args, DV, b, g, 0), args[DV + 3]
-    if d_pad != d:
-        dk_at, dk_row = dk_copy, d_pad
-    if v_pad != d_v:
-        dv_at, dv_row = dv_copy, v_pad
+    copies = args[COPIES]
+    if copies:
+        k_copy = do_copy + width * v_pad * size
+        v_copy = k_copy + S * d_pad * size
+        padded(like, k_at, k_row, S, d, k_copy, d_pad)
+        padded(like, v_at, v_row, S, d_v, v_copy, v_pad)
+        k_at, k_row, v_at, v_row = k_copy, d_pad, v_copy, v_pad
+        dk_at, dk_row = v_copy + S * v_pad * size, d_pad
+        dv_at, dv_row = dk_at + S * d_pad * size, v_pad
     for j in range(S):
         zero(like, dk_at + j * dk_row * size, d_pad)
         zero(like, dv_at + j * dv_row * size, v_pad)
@@ -190,20 +197,17 @@ def attend_backward(memory, args, task):
                 for c in range(d_v):
                     along += x[c] * y[c]  # Σ_j dw_j w_j = do · o: term 2 without the weights
                 delta[i] = along
-            if d_pad != d:
+            if copies:
                 padded(like, q_at, q_row, rows, d, q_copy, d_pad)
-                q_at, q_row = q_copy, d_pad
-            if v_pad != d_v:
                 padded(like, do_at, do_row, rows, d_v, do_copy, v_pad)
-                do_at, do_row = do_copy, v_pad
+                q_at, q_row, do_at, do_row = q_copy, d_pad, do_copy, v_pad
             low, high, first, end = union(args, b, i0, rows, lo, hi, width)
             if low >= high:
                 zero(like, dq, width * d_pad)
             for block in range(low // KEYS * KEYS, high, KEYS):
                 j0 = max(block, low)
                 keys = min(high, block + KEYS) - j0
-                k_block, k_row = place(like, args, K, b, g, j0), args[K + 3]
-                v_block, v_row = place(like, args, V, b, g, j0), args[V + 3]
+                k_block, v_block = k_at + j0 * k_row * size, v_at + j0 * v_row * size
                 # w = exp(z - top) / total, as in the forward pass
                 multiply(like, keys, d, width, k_block, k_row, 1, qt, width, False, p, width)
                 inside = first <= j0 and j0 + keys <= end
@@ -230,15 +234,11 @@ def attend_backward(memory, args, task):
                     for x in range(keys * width):
                         ds[x] *= scale * (slopes[x] if real(args[CAP]) > 0 else cast(like, 1))
                 multiply(like, keys, rows, d_pad, dp, width, 1, q_at, q_row, True, dk_at + j0 * dk_row * size, dk_row)
-                if d_pad != d:
-                    padded(like, k_block, k_row, keys, d, k_copy, d_pad)
-                    k_block, k_row = k_copy, d_pad
                 multiply(like, rows, keys, d_pad, dp, 1, width, k_block, k_row, j0 > low, dq, d_pad)
             cut(like, dq, d_pad, rows, place(like, args, DQ, b, h, i0), args[DQ + 3], d)
 
-    if d_pad != d:
+    if copies:
         cut(like, dk_at, d_pad, S, place(like, args, DK, b, g, 0), args[DK + 3], d)
-    if v_pad != d_v:
         cut(like, dv_at, v_pad, S, place(like, args, DV, b, g, 0), args[DV + 3], d_v)
 
 
@@ -249,17 +249,19 @@ def _signature(T: Any) -> Any:
     four, out = strided(T, 4), array(T, 4, writes=True)
     return void(
         int64, four, four, four, out, four, out, out, out, array(T, 4, writes=True), array(int64, 2), array(int64, 2),
-        four, strided(boolean, 4), out, int64, float64, float64, uint64, uint64, float64, array(T, 2, writes=True),
-        int64, int64,
+        four, strided(boolean, 4), out, int64, int64, float64, float64, uint64, uint64, float64,
+        array(T, 2, writes=True), int64, int64,
     )  # fmt: skip
 
 
 @kernel(*for_dtypes(_signature))
 def attention_kernel(
-    worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, scale, cap, key, limit, factor,
+    worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, copies, scale, cap, key, limit, factor,
     memory, tasks, threads,
 ):  # fmt: skip
-    args = arguments(q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, scale, cap, key, limit, factor)
+    args = arguments(
+        q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, copies, scale, cap, key, limit, factor
+    )  # fmt: skip
     share(worker, memory, args, tasks, threads)
 
 
@@ -299,22 +301,23 @@ def attention(
     work = 0.03 * B * H * T * S * (d + d_v + 20)
     threads = threads_for(work)
     lanes = BYTES // dtype.itemsize
-    width = lanes * min(QUERIES if T < LONG else 2 * QUERIES, -(-T // lanes))
+    wide = T >= LONG or (T >= WIDE and not lo.any() and hi.min() == S)
+    width = lanes * min(2 * QUERIES if wide else QUERIES, -(-T // lanes))
     d_pad, v_pad = (-(-n * dtype.itemsize // BYTES) * BYTES // dtype.itemsize for n in (d, d_v))
     o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, T, 2), dtype)
     memory = memory_for(dtype, threads, max(PER_THREAD, width * (d + KEYS + v_pad + 5) + KEYS * v_pad))
     run, worker, backward_worker = attention_kernel[dtype], attend[dtype], attend_backward[dtype]
-    run(worker, q, k, v, o, nothing, nothing, nothing, nothing, saved, lo, hi, bias_full, dense, nothing, width,
+    run(worker, q, k, v, o, nothing, nothing, nothing, nothing, saved, lo, hi, bias_full, dense, nothing, width, 0,
         scale, cap, key, limit, factor, memory, B * H * -(-T // width), threads)  # fmt: skip
 
     def backward(do: Array, need: Any) -> tuple[Array | None, ...]:
         do = do if do.strides[3] == do.itemsize else np.ascontiguousarray(do)
         dq, dk, dv = (np.empty((B, n, heads, w), dtype) for n, heads, w in ((T, H, d), (S, H_kv, d), (S, H_kv, d_v)))
         dz = np.zeros((B, H, T, S), dtype) if bias is not None and need.bias else nothing
-        each = width * (d + d_v + 3 * KEYS + 2 * d_pad + v_pad + 5) + KEYS * d_pad
-        each += S * d_pad * (d_pad != d) + S * v_pad * (v_pad != d_v)
-        memory = memory_for(dtype, threads, max(PER_THREAD, each + S * d_pad * (v_pad != d_v)))
-        run(backward_worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias_full, dense, dz, width, scale, cap,
+        copies = T >= FAR or d_pad != d or v_pad != d_v
+        each = width * (d + d_v + 3 * KEYS + 2 * d_pad + v_pad + 5) + 2 * S * (d_pad + v_pad) * copies
+        memory = memory_for(dtype, threads, max(PER_THREAD, each))
+        run(backward_worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias_full, dense, dz, width, copies, scale, cap,
             key, limit, factor, memory, B * H_kv, threads)  # fmt: skip
         dbias = _sum_to(dz, bias.shape) if bias is not None and need.bias else None
         return dq.swapaxes(1, 2), dk.swapaxes(1, 2), dv.swapaxes(1, 2), dbias

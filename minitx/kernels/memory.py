@@ -34,6 +34,9 @@ keep_freed_memory()
 PER_THREAD = (256 + 160) * 1024 // 4 + 4096  # numbers that a worker has to work in: matmul.py says what for
 
 
+LINE = 64  # bytes
+
+
 def memory_for(dtype: Any, threads: int, each: int = PER_THREAD) -> Array:
     """Memory for workers, kept from call to call: a row of `each` numbers per thread, and one for work without threads.
 
@@ -43,8 +46,16 @@ def memory_for(dtype: Any, threads: int, each: int = PER_THREAD) -> Array:
     if kept is None or kept.shape[0] <= threads or kept.shape[1] < each + 16:
         rows, columns = (0, 0) if kept is None else kept.shape
         rows, columns = max(rows, threads + 1), max(columns, -(-(each + 16) // 16) * 16)
-        kept = _memory[dtype] = np.zeros((rows, columns), dtype)
+        kept = _memory[dtype] = _zeros_at_lines(rows, columns, dtype)
     return kept
+
+
+def _zeros_at_lines(rows: int, columns: int, dtype: Any) -> Array:
+    """Zeros whose rows begin at cache lines: a vector across two of them takes twice as long to store."""
+    numbers = LINE // dtype.itemsize
+    memory = np.zeros(rows * columns + numbers, dtype)
+    first = -memory.ctypes.data % LINE // dtype.itemsize
+    return memory[first : first + rows * columns].reshape(rows, columns)
 
 
 _memory: dict[Any, Array] = {}

@@ -28,9 +28,10 @@ from minitx.kernels.vectormath import const, exp, tanh
 
 # Arrays: the address, and after it the steps of the axes batch, head and row, in elements.
 Q, K, V, O, DO, DQ, DK, DV, SAVED, LO, HI, BIAS, MASK, DZ = range(0, 56, 4)
-# Numbers: sizes; scale and softcap (0: none); dropout's key, limit (0: none) and factor; steps of the keys' axis.
-B_, H_, H_KV, T_, S_, D, D_V, SCALE, CAP, KEY, LIMIT, FACTOR, BIAS_STEP, MASK_STEP, WIDTH = range(56, 71)
-COUNT = 71
+# Numbers: sizes; scale and softcap (0: none); dropout's key, limit (0: none) and factor; steps of the keys' axis;
+# queries of a task, and whether it works on copies.
+B_, H_, H_KV, T_, S_, D, D_V, SCALE, CAP, KEY, LIMIT, FACTOR, BIAS_STEP, MASK_STEP, WIDTH, COPIES = range(56, 72)
+COUNT = 72
 
 
 @inline
@@ -84,10 +85,13 @@ def turned(like, source, source_row, rows, columns, width, target, factor):
 def padded(like, source, source_row, rows, columns, target, width):
     """target (rows, width) = source (rows, columns) and zeros; width is a whole number of vectors."""
     size, lanes = size_of(like), BYTES // size_of(like)
+    whole = columns // lanes * lanes
     for i in range(rows):
-        for c in range(0, width, lanes):
-            at = i * source_row + c
-            part(like, source + at * size, min(lanes, columns - c), target + (i * width + c) * size, lanes)
+        x, y = source + i * source_row * size, target + i * width * size
+        for c in range(0, whole, lanes):
+            copy_vector(like, y + c * size, x + c * size)
+        for c in range(whole, width, lanes):
+            part(like, x + c * size, columns - c, y + c * size, lanes)
 
 
 @inline
@@ -305,7 +309,7 @@ def seen(top):
 
 @inline
 def arguments(
-    q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, scale, cap, key, limit, factor
+    q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias, mask, dz, width, copies, scale, cap, key, limit, factor
 ):  # fmt: skip
     """Addresses and steps (in elements) of everything, in the places named at the top."""
     args = np.zeros(COUNT, np.int64)
@@ -326,6 +330,6 @@ def arguments(
     args[B_], args[H_], args[T_], args[D] = q.shape
     args[H_KV], args[S_], args[D_V] = k.shape[1], k.shape[2], v.shape[3]
     args[SCALE], args[CAP], args[FACTOR] = bits(scale), bits(cap), bits(factor)
-    args[WIDTH] = width
+    args[WIDTH], args[COPIES] = width, copies
     args[KEY], args[LIMIT] = np.int64(key), np.int64(limit)
     return args
