@@ -99,10 +99,8 @@ def _tile_code(vectors: int) -> Any:
         a, b, start, c = (builder.inttoptr(x, scalar.as_pointer()) for x in (a, b, start, c))
         # A tile with fewer rows reads its last row again instead of what lies behind it, and stores nothing of that.
         last = builder.sub(rows, i64(1))
-        a_rows = []
-        for r in range(ROWS):
-            inside = builder.select(builder.icmp_signed("<", i64(r), last), i64(r), last)
-            a_rows.append(element(a, builder.mul(inside, a_row)))
+        insides = [builder.select(builder.icmp_signed("<", i64(r), last), i64(r), last) for r in range(ROWS)]
+        a_rows = [element(a, builder.mul(inside, a_row)) for inside in insides]
 
         # for p in range(k):
         before, loop, after = builder.block, builder.append_basic_block("p"), builder.append_basic_block("store")
@@ -125,34 +123,37 @@ def _tile_code(vectors: int) -> Any:
                 acc[r][j].add_incoming(ir.Constant(vector, None), before)  # zeros
                 acc[r][j].add_incoming(new[r][j], loop)
 
-        # C = acc, or start + acc; a whole tile needs no question for every row
+        # C = acc, or start + acc, of which rows that are not there are again the last one
         builder.position_at_end(after)
-        alone = builder.icmp_signed("==", args[7], i64(0))
-
-        def store(r: int, more: bool) -> None:
-            to, add = element(c, builder.mul(c_row, i64(r))), element(start, builder.mul(start_row, i64(r)))
+        adding, storing = builder.append_basic_block("add"), builder.append_basic_block("store")
+        builder.cbranch(builder.icmp_signed("==", args[7], i64(0)), storing, adding)
+        builder.position_at_end(adding)
+        added = []
+        for r in range(ROWS):
+            row = element(start, builder.mul(insides[r], start_row))
+            added.append([builder.fadd(builder.load(vector_at(row, j), align=size), new[r][j]) for j in range(vectors)])
+        builder.branch(storing)
+        builder.position_at_end(storing)
+        totals = [[builder.phi(vector) for _ in range(vectors)] for _ in range(ROWS)]
+        for r in range(ROWS):
             for j in range(vectors):
-                total = new[r][j]
-                if more:
-                    total = builder.fadd(builder.load(vector_at(add, j), align=size), total)
-                builder.store(total, vector_at(to, j), align=size)
+                totals[r][j].add_incoming(new[r][j], after)
+                totals[r][j].add_incoming(added[r][j], adding)
 
+        def store(r: int) -> None:
+            to = element(c, builder.mul(c_row, i64(r)))
+            for j in range(vectors):
+                builder.store(totals[r][j], vector_at(to, j), align=size)
+
+        # A whole tile needs no question for every row.
         with builder.if_else(builder.icmp_signed("==", rows, i64(ROWS))) as (whole, some):
-            with whole, builder.if_else(alone) as (then, otherwise):
-                with then:
-                    for r in range(ROWS):
-                        store(r, False)
-                with otherwise:
-                    for r in range(ROWS):
-                        store(r, True)
+            with whole:
+                for r in range(ROWS):
+                    store(r)
             with some:
                 for r in range(ROWS - 1):
-                    there = builder.icmp_signed("<", i64(r), rows)
-                    with builder.if_then(there), builder.if_else(alone) as (then, otherwise):
-                        with then:
-                            store(r, False)
-                        with otherwise:
-                            store(r, True)
+                    with builder.if_then(builder.icmp_signed("<", i64(r), rows)):
+                        store(r)
         return context.get_dummy_value()
 
     return codegen
