@@ -44,6 +44,9 @@ PHI = {
 }  # fmt: skip
 
 
+WORTH = 500_000  # nanoseconds of one thread: in a shorter step a thread that sleeps is hardly awake before all is done
+
+
 class Unsupported(Exception):
     """The model has a part that no instruction does."""
 
@@ -209,10 +212,9 @@ class Program:
 
     def close(self) -> None:
         """The list as two arrays."""
-        self.run = step.run[self.dtype]
-        self.code = np.array([[worker, tasks, threads_for(ns)] for worker, tasks, ns in self.instructions], np.int64)
-        self.alone = self.code.copy()
-        self.alone[:, 2] = 1  # without threads
+        self.run, self.worker = step.run[self.dtype], step.go_through[self.dtype]
+        self.code = np.array([[worker, tasks] for worker, tasks, _ in self.instructions], np.int64)
+        self.nanoseconds = [ns for *_, ns in self.instructions]
         self.args: Array = np.zeros((len(self.arguments), max(map(len, self.arguments))), np.int64)
         for row, arguments in zip(self.args, self.arguments):
             row[: len(arguments)] = arguments
@@ -244,10 +246,10 @@ class Program:
         embed = model.embedding if cache.memory_lengths is None else model.target_embedding
         self.x[:] = model.inputs(embed(ids[:, None]), cache.positions, None).data[:, 0]
         self.point()
-        code = self.code if threads_for(math.inf) > 1 else self.alone  # (a forked child has one thread)
-        threads = int(code[:, 2].max())
-        self.args[self.attending, step.FURTHER] = code[self.attending, 2]
-        self.run(memory_for(self.dtype, threads, self.need), code, self.args)
+        work = sum(self.nanoseconds)
+        threads = threads_for(work) if work > WORTH else 1
+        self.args[self.attending, step.FURTHER] = threads
+        self.run(self.worker, memory_for(self.dtype, threads, self.need), self.code, self.args, threads)
         logits = self.logits.copy()
         head = model.head
         if head.scale is not None:
@@ -264,12 +266,12 @@ class Program:
             self.arrays = arrays
             for i, layer, _ in self.attends:
                 args[i, step.KEYS_ : step.SLOT] = _places(layer.keys.x, layer.values.x)
-                self.code[i, 2] = threads_for(_nanoseconds(layer.keys.x))
+                self.nanoseconds[i] = _nanoseconds(layer.keys.x)
             for i, layer in self.asks:
                 assert layer.memory is not None
                 keys, values = layer.memory
                 args[i, step.KEYS_ : step.SLOT] = _places(keys.x, values.x)
-                self.code[i, 2] = threads_for(_nanoseconds(keys.x))
+                self.nanoseconds[i] = _nanoseconds(keys.x)
         for track, at in self.of_track:
             args[at, step.SLOT : step.H_] = [address(track.offset), address(track.mask.lo), address(track.mask.hi)]
         if self.asks:

@@ -35,7 +35,7 @@ from llvmlite import ir
 from numba import njit, prange, types
 
 from minitx.kernels.compile import HELPER, inline, intrinsic, sleeping_threads
-from minitx.kernels.pointer import address, elements, i64
+from minitx.kernels.pointer import address, elements, i64, insert_function
 from minitx.kernels.say import once
 
 config: Any = numba.config
@@ -105,7 +105,20 @@ def take(typingctx: Any, counter: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.atomic_rmw("add", data, i64(1), "monotonic")
+        return builder.atomic_rmw("add", data, i64(1), "acq_rel")  # and who sees it sees what was written before
+
+    return types.int64(counter), codegen
+
+
+@intrinsic
+def look_again(typingctx: Any, counter: Any) -> Any:
+    """counter[0] as other threads have left it, after a moment's rest."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pause = ir.FunctionType(ir.VoidType(), [])
+        builder.call(insert_function(builder.module, pause, "llvm.x86.sse2.pause"), [])
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.load_atomic(data, "acquire", 8)
 
     return types.int64(counter), codegen
 

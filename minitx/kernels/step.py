@@ -22,7 +22,7 @@ from numba import int64, void
 
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, intrinsic, kernel
 from minitx.kernels.matmul import DEPTH
-from minitx.kernels.parallel import share
+from minitx.kernels.parallel import call, look_again, share, take
 from minitx.kernels.pointer import address, cast, elements, pointer, prefetch_second, real, size_of, where
 from minitx.kernels.scores import larger, plus, seen
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
@@ -336,8 +336,33 @@ def widened(like, source, rows, columns, target, width):
 # ---------------------------------------------------------------------- the list
 
 
-@kernel(*for_dtypes(lambda T: void(array(T, 2, writes=True), array(int64, 2), array(int64, 2))))
-def run(memory, instructions, arguments):
-    """instructions (n, 3): worker, tasks, threads; arguments (n, most): a row for each."""
-    for i in range(len(instructions)):
-        share(instructions[i, 0], memory, arguments[i], instructions[i, 1], instructions[i, 2])
+@kernel(*for_dtypes(lambda T: void(int64, array(T, 2, writes=True), array(int64, 2), array(int64, 2), int64)))
+def run(worker, memory, instructions, arguments, threads):
+    """Go through the list, by the worker `go_through`; instructions (n, 2): worker and tasks; arguments (n, most)."""
+    counters = np.zeros((len(instructions), 2), np.int64)
+    args = np.array([
+        len(instructions), arguments.shape[1], address(instructions), address(arguments), address(counters),
+    ])  # fmt: skip
+    share(worker, memory, args, threads, threads)
+    counters[0, 0] = 0  # until here they are in use
+
+
+@Worker
+def go_through(memory, args, task):
+    """All instructions, together with whoever else goes through them; the next one begins when all of one is done.
+
+    That takes a fraction of a microsecond: to wake a thread up for each instruction takes longer than most of them do.
+    Only tasks that somebody is working on are waited for, so nobody waits for a thread that has not come.
+    """
+    n, most = args[0], args[1]
+    instructions, arguments = elements(args[0], args[2], 2 * n), elements(args[0], args[3], n * most)
+    for i in range(n):
+        taken, done = elements(args[0], args[4] + 16 * i, 1), elements(args[0], args[4] + 16 * i + 8, 1)
+        worker, tasks = instructions[2 * i], instructions[2 * i + 1]
+        mine = take(taken)
+        while mine < tasks:
+            call(worker, where(memory), address(arguments) + 8 * i * most, mine)
+            take(done)
+            mine = take(taken)
+        while look_again(done) < tasks:
+            pass

@@ -18,9 +18,9 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def run(dtype, worker, tasks, arguments, need=1 << 16):
-    threads = get_threads()
-    code = np.array([[worker[np.dtype(dtype)], tasks, threads]], np.int64)
-    step.run[np.dtype(dtype)](memory_for(np.dtype(dtype), threads, need), code, np.array([arguments], np.int64))
+    threads, dtype = get_threads(), np.dtype(dtype)
+    code, arguments = np.array([[worker[dtype], tasks]], np.int64), np.array([arguments], np.int64)
+    step.run[dtype](step.go_through[dtype], memory_for(dtype, threads, need), code, arguments, threads)
 
 
 def linear(x, weight, bias=None, phi=step.NOTHING, how=step.ALONE, other=None):
