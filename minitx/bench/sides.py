@@ -19,6 +19,7 @@ from typing import Any
 from minitx.bench.timing import Timing, measure, summary
 
 TURN = 0.2  # seconds that a side runs before the other has its turn
+REST = 0.05  # seconds before each turn: the threads of the other side may still be spinning, on a core of this one
 
 
 class Side:
@@ -68,6 +69,7 @@ def in_turn(sides: list[Side], what: Any, seconds: float) -> list[Timing]:
     taken: list[list[float]] = [[] for _ in sides]
     for _ in range(turns):
         for side, n, found in zip(sides, each, taken):
+            time.sleep(REST)
             found += side.run(what, n)
     return [summary(found) for found in taken]
 
