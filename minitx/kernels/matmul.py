@@ -32,7 +32,7 @@ from numba import int64, void
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, kernel, strided
 from minitx.kernels.memory import NONE, PER_THREAD, memory_for
 from minitx.kernels.parallel import share, threads_for
-from minitx.kernels.pointer import address, cast, elements, pointer, prefetch, prefetch_second, size_of, where
+from minitx.kernels.pointer import address, ask_for, cast, elements, pointer, prefetch, size_of, where
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.tile import BITS, BYTES, ROWS, VECTORS, copy_vector, tile, transpose
 
@@ -42,7 +42,6 @@ DEPTH = 256  # of a chunk of k: 8 rows of A, 8 KB, stay in the first-level cache
 COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cache
 STRIP = 16 * ROWS  # rows of A that are packed together: of a transposed A half a KB in one line
 IN_PLACE = 8192  # elements: a chunk of B as small as this, 32 KB, is read where it is
-LINE = 64  # bytes that a cache fetches at once
 NEAR = 256 * 1024  # bytes: a C as small as this is taken to be in the second-level cache
 assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
 
@@ -256,8 +255,7 @@ def fetch_rows(like, x, step, rows, columns):
     """Ask for a part of a matrix, to have it at hand soon."""
     size = size_of(like)
     for r in range(rows):
-        for j in range(0, columns, LINE // size):
-            prefetch_second(x + (r * step + j) * size)
+        ask_for(x + r * step * size, columns * size)
 
 
 @inline

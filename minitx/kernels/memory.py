@@ -34,7 +34,7 @@ keep_freed_memory()
 PER_THREAD = (256 + 160) * 1024 // 4 + 4096  # numbers that a worker has to work in: matmul.py says what for
 
 
-LINE = 64  # bytes
+LINE = 64  # bytes that a cache fetches at once
 
 
 def memory_for(dtype: Any, threads: int, each: int = PER_THREAD) -> Array:

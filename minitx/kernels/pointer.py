@@ -10,6 +10,7 @@ from numba import types
 from numba.core import cgutils
 
 from minitx.kernels.compile import inline, intrinsic
+from minitx.kernels.memory import LINE
 
 carray: Any = numba.carray  # type: ignore[attr-defined]
 CPointer: Any = types.CPointer
@@ -118,6 +119,13 @@ def _prefetch(closeness: int) -> Any:
 # Ask for the 64 bytes around an address, which will be needed soon, or a little later: they come to the first-level or
 # to the second-level cache while other work goes on. Any address may be asked for.
 prefetch, prefetch_second = _prefetch(3), _prefetch(2)
+
+
+@inline
+def ask_for(at, n):
+    """n bytes that will be needed a little later."""
+    for line in range(0, n, LINE):
+        prefetch_second(at + line)
 
 
 @inline

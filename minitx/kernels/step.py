@@ -23,7 +23,7 @@ from numba import int64, void
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, intrinsic, kernel
 from minitx.kernels.matmul import DEPTH
 from minitx.kernels.parallel import call, look_again, share, take
-from minitx.kernels.pointer import address, cast, elements, pointer, prefetch_second, real, size_of, where
+from minitx.kernels.pointer import address, ask_for, cast, elements, pointer, real, size_of, where
 from minitx.kernels.scores import larger, plus, seen
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.thin import add_product
@@ -281,13 +281,6 @@ def attend(memory, args, task):
         target = elements(like, args[O_] + (b * args[H_] + g * group + i) * d_v * size, d_v)
         for c in range(d_v):
             target[c] = row[c] * inverse
-
-
-@inline
-def ask_for(at, n):
-    """n bytes that will soon be read."""
-    for line in range(0, n, 64):
-        prefetch_second(at + line)
 
 
 @inline
