@@ -29,6 +29,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.threads < 1:
         raise UserError(f"--threads is at least 1, not {args.threads}")
+    cores = os.environ.get("NUMBA_NUM_THREADS", "") or str(os.cpu_count() or 1)
+    if cores.isdigit() and args.threads > int(cores):
+        raise UserError(f"--threads is at most {cores}, the number of cores, not {args.threads}")
     if not args.seconds > 0:
         raise UserError(f"--seconds is above 0, not {args.seconds}")
     if args.against == "torch" and importlib.util.find_spec("torch") is None:

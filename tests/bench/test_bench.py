@@ -122,6 +122,7 @@ def test_the_command(tmp_path, capsys):
     assert "import minitx" in capsys.readouterr().out
     assert json.loads(target.read_text(encoding="utf-8"))["minitx"] > 0
     assert main(["bench", "--threads", "0"]) == 2
+    assert main(["bench", "--threads", "100000"]) == 2
 
 
 def test_batches_are_shifted_once():
