@@ -44,7 +44,7 @@ PHI = {
 }  # fmt: skip
 
 
-WORTH = 500_000  # nanoseconds of one thread: in a shorter step a thread that sleeps is hardly awake before all is done
+WORTH = 500_000  # nanoseconds of one thread: in a shorter step, threads on distant cores wait for each other too often
 
 
 class Unsupported(Exception):
@@ -248,7 +248,6 @@ class Program:
         self.point()
         work = sum(self.nanoseconds)
         threads = threads_for(work) if work > WORTH else 1
-        self.args[self.attending, step.FURTHER] = threads
         self.run(self.worker, memory_for(self.dtype, threads, self.need), self.code, self.args, threads)
         logits = self.logits.copy()
         head = model.head
@@ -299,7 +298,7 @@ class Program:
                 if a.heads != H:
                     raise ValueError(f"the position bias is for {H} heads, and this attention has {a.heads}")
                 biases[key] = [address(bias), H * S if B > 1 else 0, S]
-            args[i, step.BIAS_ : step.FURTHER] = biases[key]
+            args[i, step.BIAS_ : step.ATTEND] = biases[key]
 
 
 def _nanoseconds(keys: Array) -> float:

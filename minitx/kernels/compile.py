@@ -26,8 +26,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -85,23 +84,6 @@ def exact(function: Callable[..., Any]) -> Any:
     return njit(fastmath={"contract"}, forceinline=True, **HELPER)(function)
 
 
-@contextmanager
-def sleeping_threads() -> Iterator[None]:
-    """Where numba loads its pool of threads, at the first parallel loop that it compiles: one whose threads sleep.
-
-    By default GNU OpenMP's spin while they wait: about 10 µs less for a loop on an idle machine, but on a busy one they
-    hold the core that the thread they wait for needs (measured: a training step of 80 ms took 4 s). The pool reads the
-    environment when it is loaded, and only then. Who sets OMP_WAIT_POLICY decides.
-    """
-    given = os.environ.get("OMP_WAIT_POLICY")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ["OMP_WAIT_POLICY"]
-
-
 class Compiled(dict[Any, Any]):
     """dtype → what the compiler made of a function for it, at the first look-up."""
 
@@ -112,7 +94,7 @@ class Compiled(dict[Any, Any]):
         self.refused: set[Any] = set()  # the dtypes for which the compiler has failed: it is not asked twice
 
     def __missing__(self, dtype: Any) -> Any:
-        with _lock, sleeping_threads():
+        with _lock:
             if dtype in self.refused:
                 raise CannotCompile(self.function.__name__)
             start = time.perf_counter()

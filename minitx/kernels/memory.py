@@ -40,17 +40,18 @@ LINE = 64  # bytes that a cache fetches at once
 def memory_for(dtype: Any, threads: int, each: int = PER_THREAD) -> Array:
     """Memory for workers, kept from call to call: a row of `each` numbers per thread, and one for work without threads.
 
-    (The end of the last row is parallel.py's own: it notes there that the other rows are in use.)
+    (The end of the last row is parallel.py's own: the address of the board that threads look at, see pool.py.)
     """
     kept = _memory.get(dtype)
     if kept is None or kept.shape[0] <= threads or kept.shape[1] < each + 16:
         rows, columns = (0, 0) if kept is None else kept.shape
         rows, columns = max(rows, threads + 1), max(columns, -(-(each + 16) // 16) * 16)
-        kept = _memory[dtype] = _zeros_at_lines(rows, columns, dtype)
+        kept = _memory[dtype] = zeros_at_lines(rows, columns, dtype)
+        kept.view(np.int64)[-1, -1] = board.ctypes.data
     return kept
 
 
-def _zeros_at_lines(rows: int, columns: int, dtype: Any) -> Array:
+def zeros_at_lines(rows: int, columns: int, dtype: Any) -> Array:
     """Zeros whose rows begin at cache lines: a vector across two of them takes twice as long to store."""
     numbers = LINE // dtype.itemsize
     memory = np.zeros(rows * columns + numbers, dtype)
@@ -58,6 +59,9 @@ def _zeros_at_lines(rows: int, columns: int, dtype: Any) -> Array:
     return memory[first : first + rows * columns].reshape(rows, columns)
 
 
+# The board that threads look at: 3 lines, and one for each of so many threads. pool.py says what is where.
+MOST_THREADS = 1024
+board = zeros_at_lines(3 + MOST_THREADS, LINE // 8, np.dtype(np.int64))
 _memory: dict[Any, Array] = {}
 # Arrays that are not there: an empty vector and an empty matrix.
 NONE = {np.dtype(t): (np.zeros(0, t), np.zeros((0, 0), t)) for t in (np.float32, np.float64)}

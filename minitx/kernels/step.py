@@ -20,10 +20,14 @@ import numpy as np
 from llvmlite import ir
 from numba import int64, void
 
+from minitx.kernels.atomic import add as add_to
+from minitx.kernels.atomic import load, pause
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, intrinsic, kernel
 from minitx.kernels.matmul import DEPTH
-from minitx.kernels.parallel import call, look_again, share, take
+from minitx.kernels.memory import LINE
+from minitx.kernels.parallel import share
 from minitx.kernels.pointer import address, ask_for, cast, elements, pointer, real, size_of, where
+from minitx.kernels.pool import call
 from minitx.kernels.scores import larger, plus, seen
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.thin import add_product
@@ -170,8 +174,7 @@ Q_, K_, V_, O_, KEYS_, VALUES_, KEYS_ROW, KEYS_HEAD, VALUES_ROW, VALUES_HEAD, SL
 H_, H_KV, D, D_V, SCALE, CAP = range(13, 19)
 COS, SIN, PAIRS, NEIGHBOURS = range(19, 23)  # (B, pairs), or 0; are pairs neighbours, or halves?
 BIAS_, BIAS_ROW, BIAS_HEAD = range(23, 26)  # to be added to the scores, (B, H, slots), or 0
-FURTHER = 26  # the task that this thread probably takes next is so many further on: the number of threads
-ATTEND = 27  # arguments in all
+ATTEND = 26  # arguments in all
 
 
 @Worker
@@ -194,7 +197,7 @@ def attend(memory, args, task):
     v_copy = o + group * d_pad * size
 
     # Where keys and values are fetched from while others are worked on: some keys further on, then at the next task.
-    later, ahead = task + args[FURTHER], min(AHEAD, hi - lo)
+    later, ahead = task + 1, min(AHEAD, hi - lo)
     b_next, g_next = later // args[H_KV], later % args[H_KV]
     k_next = args[KEYS_] + (b_next * args[KEYS_ROW] + g_next * args[KEYS_HEAD] + (lo - hi) * d) * size
     v_next = args[VALUES_] + (b_next * args[VALUES_ROW] + g_next * args[VALUES_HEAD] + (lo - hi) * d_v) * size
@@ -332,30 +335,36 @@ def widened(like, source, rows, columns, target, width):
 @kernel(*for_dtypes(lambda T: void(int64, array(T, 2, writes=True), array(int64, 2), array(int64, 2), int64)))
 def run(worker, memory, instructions, arguments, threads):
     """Go through the list, by the worker `go_through`; instructions (n, 2): worker and tasks; arguments (n, most)."""
-    counters = np.zeros((len(instructions), 2), np.int64)
+    # Per instruction: tasks begun in the range of each thread, and tasks done, each in a line of the cache.
+    counters = np.zeros((len(instructions), threads + 1, LINE // 8), np.int64)
     args = np.array([
-        len(instructions), arguments.shape[1], address(instructions), address(arguments), address(counters),
+        len(instructions), arguments.shape[1], address(instructions), address(arguments), address(counters), threads,
     ])  # fmt: skip
     share(worker, memory, args, threads, threads)
-    counters[0, 0] = 0  # until here they are in use
+    counters[0, 0, 0] = 0  # until here they are in use
 
 
 @Worker
 def go_through(memory, args, task):
     """All instructions, together with whoever else goes through them; the next one begins when all of one is done.
 
-    That takes a fraction of a microsecond: to wake a thread up for each instruction takes longer than most of them do.
-    Only tasks that somebody is working on are waited for, so nobody waits for a thread that has not come.
+    That takes a fraction of a microsecond, where to share each instruction would take one. Only tasks that somebody is
+    working on are waited for, so nobody waits for a thread that has not come. As in pool.py, each has a range of the
+    tasks, so that it meets the same weights at every step, and helps the others after it.
     """
-    n, most = args[0], args[1]
+    n, most, threads = args[0], args[1], args[5]
     instructions, arguments = elements(args[0], args[2], 2 * n), elements(args[0], args[3], n * most)
     for i in range(n):
-        taken, done = elements(args[0], args[4] + 16 * i, 1), elements(args[0], args[4] + 16 * i + 8, 1)
         worker, tasks = instructions[2 * i], instructions[2 * i + 1]
-        mine = take(taken)
-        while mine < tasks:
-            call(worker, where(memory), address(arguments) + 8 * i * most, mine)
-            take(done)
-            mine = take(taken)
-        while look_again(done) < tasks:
-            pass
+        begun = args[4] + i * (threads + 1) * LINE
+        done = begun + threads * LINE
+        for j in range(threads):
+            r = (task + j) % threads
+            first, last = tasks * r // threads, tasks * (r + 1) // threads
+            mine = first + add_to(begun + r * LINE, 1)
+            while mine < last:
+                call(worker, where(memory), address(arguments) + 8 * i * most, mine)
+                add_to(done, 1)
+                mine = first + add_to(begun + r * LINE, 1)
+        while load(done) < tasks:
+            pause()

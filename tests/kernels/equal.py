@@ -1,8 +1,11 @@
 """What tests of kernels share: a kernel against the op's NumPy definition in float64, values and gradients."""
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import numpy as np
 
+from minitx.kernels import parallel
 from minitx.kernels.parallel import get_threads, set_threads
 
 THREADS = sorted({1, get_threads()})
@@ -46,15 +49,25 @@ def kernel_equals_definition(op, kernel, arrays, n, dtype, options=None, seed=0,
             close(g, w, tolerance(dtype, n))
 
 
-def on_threads(function):
-    """The results of function() on every number of threads; they have the same bits."""
-    before, results = get_threads(), []
+@contextmanager
+def sharing(n):
+    """Kernels share with n threads whatever can be shared, also where it is not worth it."""
+    before, worth = get_threads(), (parallel.WORTH, parallel.WAKE)
+    parallel.WORTH = parallel.WAKE = 0
+    set_threads(n)
     try:
-        for n in THREADS:
-            set_threads(n)
-            results.append(function())
+        yield
     finally:
         set_threads(before)
+        parallel.WORTH, parallel.WAKE = worth
+
+
+def on_threads(function):
+    """The results of function() on every number of threads; they have the same bits."""
+    results = []
+    for n in THREADS:
+        with sharing(n):
+            results.append(function())
     for other in results[1:]:
         for a, b in zip(results[0], other):
             np.testing.assert_array_equal(a, b)
