@@ -53,6 +53,7 @@ from minitx.kernels.scores import (
     SCALE,
     T_,
     WIDTH,
+    B_,
     D,
     K,
     O,
@@ -61,6 +62,7 @@ from minitx.kernels.scores import (
     adjust,
     again,
     arguments,
+    ask_for_head,
     cut,
     drop,
     multiply,
@@ -69,6 +71,7 @@ from minitx.kernels.scores import (
     row_of,
     running_softmax,
     scale_rows,
+    scaled,
     seen,
     softmax_backward,
     turned,
@@ -84,6 +87,7 @@ KEYS = 64  # in a block: with 32 queries 8 KB of scores, which stay in the first
 QUERIES = 2  # vectors of queries in a task, at most: more would visit more blocks above the causal diagonal
 LONG = 2048  # from so many queries on twice as many: keys and their gradients no longer stay in the cache between tasks
 WIDE = 256  # and from so many on where every query sees all keys: there is no diagonal
+NEAR = 128 * 1024  # bytes: K as small as this is taken to be in the second-level cache, with all the rest
 FAR = 512  # from so many on backward works on copies: heads lie far apart, and their rows on the same cache lines
 
 
@@ -130,13 +134,12 @@ def attend(memory, args, task):
         if j0 > low:
             scale_rows(like, o, rows, d_pad, shrink)
         multiply(like, rows, keys, d_pad, s, 1, width, v_block, v_row, j0 > low, o, d_pad)
-    saved = elements(like, args[SAVED] + ((b * args[H_] + h) * T + i0) * 2 * size, 2 * rows)
+    saved = args[SAVED] + ((b * args[H_] + h) * 2 * T + i0) * size
+    tops, inverses = elements(like, saved, rows), elements(like, saved + T * size, rows)
     for i in range(rows):
-        inverse = cast(like, 1) / total[i] if total[i] > 0 or total[i] != total[i] else cast(like, 0)
-        saved[2 * i], saved[2 * i + 1] = top[i], inverse
-        shrink[i] = inverse
-    scale_rows(like, o, rows, d_pad, shrink)
-    cut(like, o, d_pad, rows, place(like, args, O, b, h, i0), args[O + 3], d_v)
+        shrink[i] = cast(like, 1) / total[i] if total[i] > 0 or total[i] != total[i] else cast(like, 0)
+        tops[i], inverses[i] = top[i], shrink[i]
+    scaled(like, o, d_pad, rows, shrink, place(like, args, O, b, h, i0), args[O + 3], d_v)
 
 
 # ---------------------------------------------------------------------- backward
@@ -175,10 +178,18 @@ def attend_backward(memory, args, task):
         k_at, k_row, v_at, v_row = k_copy, d_pad, v_copy, v_pad
         dk_at, dk_row = v_copy + S * v_pad * size, d_pad
         dv_at, dv_row = dk_at + S * d_pad * size, v_pad
-    for j in range(S):
-        zero(like, dk_at + j * dk_row * size, d_pad)
-        zero(like, dv_at + j * dv_row * size, v_pad)
+    following = task + 1
+    if S <= KEYS and following < args[B_] * args[H_KV] and args[B_] * args[H_KV] * S * d * size > NEAR:
+        # A short head is over before what it reads has come from far away: so the next one's is asked for now.
+        b1, g1 = following // args[H_KV], following % args[H_KV]
+        ask_for_head(like, args, K, b1, g1, S, d)
+        ask_for_head(like, args, V, b1, g1, S, d_v)
+        for h in range(g1 * group, (g1 + 1) * group):
+            ask_for_head(like, args, Q, b1, h, T, d)
+            ask_for_head(like, args, O, b1, h, T, d_v)
+            ask_for_head(like, args, DO, b1, h, T, d_v)
 
+    more = False  # do dk and dv hold sums already?
     for h in range(g * group, (g + 1) * group):
         for i0 in range(0, T, width):
             rows = min(width, T - i0)
@@ -187,11 +198,12 @@ def attend_backward(memory, args, task):
             o_at = place(like, args, O, b, h, i0)
             turned(like, q_at, q_row, rows, d, width, qt, scale)
             turned(like, do_at, do_row, rows, d_v, width, dot, cast(like, 1))
-            saved = elements(like, args[SAVED] + ((b * args[H_] + h) * T + i0) * 2 * size, 2 * rows)
+            saved = args[SAVED] + ((b * args[H_] + h) * 2 * T + i0) * size
+            tops, inverses = elements(like, saved, rows), elements(like, saved + T * size, rows)
             for i in range(width):
                 top[i] = inverse[i] = delta[i] = 0
             for i in range(rows):
-                top[i], inverse[i] = seen(saved[2 * i]), saved[2 * i + 1]
+                top[i], inverse[i] = seen(tops[i]), inverses[i]
                 x, y = row_of(like, do_at, i, do_row, d_v), row_of(like, o_at, i, args[O + 3], d_v)
                 along = cast(like, 0)
                 for c in range(d_v):
@@ -204,6 +216,11 @@ def attend_backward(memory, args, task):
             low, high, first, end = union(args, b, i0, rows, lo, hi, width)
             if low >= high:
                 zero(like, dq, width * d_pad)
+            if not more and (low > 0 or high < S):  # not all of them are written to now
+                for j in range(S):
+                    zero(like, dk_at + j * dk_row * size, d_pad)
+                    zero(like, dv_at + j * dv_row * size, v_pad)
+                more = True
             for block in range(low // KEYS * KEYS, high, KEYS):
                 j0 = max(block, low)
                 keys = min(high, block + KEYS) - j0
@@ -221,7 +238,7 @@ def attend_backward(memory, args, task):
                 softmax_backward(like, p, dp, width, keys, delta, cast(like, 1) if later else scale)
                 if args[LIMIT]:
                     drop(like, args, p, width, b, h, i0, rows, j0, keys)
-                multiply(like, keys, rows, v_pad, p, width, 1, do_at, do_row, True, dv_at + j0 * dv_row * size, dv_row)
+                multiply(like, keys, rows, v_pad, p, width, 1, do_at, do_row, more, dv_at + j0 * dv_row * size, dv_row)
                 # z = cap tanh(s / cap) + bias,  s = scale q kᵀ
                 if args[DZ]:
                     for i in range(rows):
@@ -233,9 +250,10 @@ def attend_backward(memory, args, task):
                     ds, slopes = elements(like, dp, keys * width), elements(like, slope, keys * width)
                     for x in range(keys * width):
                         ds[x] *= scale * (slopes[x] if real(args[CAP]) > 0 else cast(like, 1))
-                multiply(like, keys, rows, d_pad, dp, width, 1, q_at, q_row, True, dk_at + j0 * dk_row * size, dk_row)
+                multiply(like, keys, rows, d_pad, dp, width, 1, q_at, q_row, more, dk_at + j0 * dk_row * size, dk_row)
                 multiply(like, rows, keys, d_pad, dp, 1, width, k_block, k_row, j0 > low, dq, d_pad)
             cut(like, dq, d_pad, rows, place(like, args, DQ, b, h, i0), args[DQ + 3], d)
+            more = True
 
     if copies:
         cut(like, dk_at, d_pad, S, place(like, args, DK, b, g, 0), args[DK + 3], d)
@@ -275,7 +293,7 @@ def attention(
         return NotImplemented  # type: ignore[no-any-return]
     dtype = q.dtype
     (B, H, T, d), H_kv, (S, d_v) = q.shape, k.shape[1], v.shape[2:]
-    mask = masks.full() if mask is None else masks.as_mask(mask)
+    mask = EVERYTHING if mask is None else masks.as_mask(mask)
     dense, nothing = EMPTY_MASK, EMPTY[dtype]
     spans = mask.intervals(B, T, S, query_offset)
     shut = None if bias is None else np.isneginf(bias)
@@ -290,7 +308,7 @@ def attention(
         if not seen.all():  # what nobody may see is not read
             k, v = (np.where(seen[:, None, :, None], x, 0) for x in (k, v))
         dense = np.broadcast_to(dense, (B, H, T, S))
-        spans = masks.full().intervals(B, T, S)
+        spans = EVERYTHING.intervals(B, T, S)
     assert spans is not None
     lo, hi = (np.ascontiguousarray(x, np.int64) for x in spans)
     bias_full = nothing if bias is None else np.broadcast_to(bias, (B, H, T, S))
@@ -304,7 +322,7 @@ def attention(
     wide = T >= LONG or (T >= WIDE and not lo.any() and hi.min() == S)
     width = lanes * min(2 * QUERIES if wide else QUERIES, -(-T // lanes))
     d_pad, v_pad = (-(-n * dtype.itemsize // BYTES) * BYTES // dtype.itemsize for n in (d, d_v))
-    o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, T, 2), dtype)
+    o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, 2, T), dtype)
     memory = memory_for(dtype, threads, max(PER_THREAD, width * (d + KEYS + v_pad + 5) + KEYS * v_pad))
     run, worker, backward_worker = attention_kernel[dtype], attend[dtype], attend_backward[dtype]
     run(worker, q, k, v, o, nothing, nothing, nothing, nothing, saved, lo, hi, bias_full, dense, nothing, width, 0,
@@ -326,6 +344,7 @@ def attention(
 
 
 EMPTY = {dtype: np.zeros((0, 0, 0, 0), dtype) for dtype in NONE}
+EVERYTHING = masks.full()
 EMPTY_MASK = np.zeros((0, 0, 0, 0), np.bool_)
 
 

@@ -311,10 +311,14 @@ def finish(row, how, extra, further, slope):
 
 @inline
 def block_height(m, n, threads):
-    """How many rows of C go into one block, so that every thread finds about three blocks; not fewer than 32."""
+    """How many rows of C go into one block: every thread finds one or two blocks, and one has at least 32 rows.
+
+    Each block packs B anew, which takes as long as 7 rows of multiply-adds.
+    """
     if threads == 1:
         return m
-    pieces = max(1, 3 * threads // -(-n // COLUMNS))
+    blocks = 2 * threads if m >= 512 * threads else threads
+    pieces = max(1, blocks // -(-n // COLUMNS))
     return max(32, -(-m // (pieces * ROWS)) * ROWS)
 
 

@@ -11,7 +11,8 @@ from llvmlite import ir
 
 from minitx.kernels.compile import exact, inline
 from minitx.kernels.dropout import kept
-from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, no_overlap, pointer, real, size_of
+from minitx.kernels.memory import LINE
+from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, no_overlap, pointer, prefetch, real, size_of
 from minitx.kernels.tile import (
     BYTES,
     ROWS,
@@ -20,6 +21,7 @@ from minitx.kernels.tile import (
     on_vectors,
     part,
     scale_vector,
+    scaled_vector,
     tile,
     transpose,
     zero_vector,
@@ -105,6 +107,29 @@ def cut(like, source, width, rows, target, target_row, columns):
             copy_vector(like, y + c * size, x + c * size)
         if whole < columns:
             part(like, x + whole * size, columns - whole, y + whole * size, columns - whole)
+
+
+@inline
+def scaled(like, source, width, rows, factors, target, target_row, columns):
+    """The same, and row i times factors[i]. (The source is overwritten.)"""
+    size, lanes = size_of(like), BYTES // size_of(like)
+    whole = columns // lanes * lanes
+    for i in range(rows):
+        x, y = source + i * width * size, target + i * target_row * size
+        for c in range(0, whole, lanes):
+            scaled_vector(like, y + c * size, x + c * size, factors[i])
+        if whole < columns:
+            scale_vector(like, x + whole * size, factors[i])
+            part(like, x + whole * size, columns - whole, y + whole * size, columns - whole)
+
+
+@inline
+def ask_for_head(like, args, what, b, h, rows, columns):
+    """All rows of a head that will be needed soon."""
+    for i in range(rows):
+        at = place(like, args, what, b, h, i)
+        for line in range(0, columns * size_of(like), LINE):
+            prefetch(at + line)
 
 
 @inline

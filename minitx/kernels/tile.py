@@ -263,3 +263,4 @@ def on_vectors(vectors: int, build: Any, doc: str) -> Any:
 copy_vector = on_vectors(2, lambda build, x, y: y, "x = y")
 zero_vector = on_vectors(1, lambda build, x: ir.Constant(x.type, None), "x = 0")
 scale_vector = on_vectors(1, lambda build, x, factor: build.fmul(x, factor), "x *= factor")
+scaled_vector = on_vectors(2, lambda build, x, y, factor: build.fmul(y, factor), "x = y * factor")
