@@ -37,6 +37,7 @@ from minitx.kernels.memory import NONE, PER_THREAD, memory_for
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import cast, elements, pointer, real, size_of, where
 from minitx.kernels.scores import (
+    B_,
     CAP,
     COPIES,
     D_V,
@@ -53,7 +54,6 @@ from minitx.kernels.scores import (
     SCALE,
     T_,
     WIDTH,
-    B_,
     D,
     K,
     O,

@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ import numpy as np
 from numba import cfunc, float32, float64, njit, types
 from numba.core.registry import cpu_target
 
+from minitx.kernels import ahead
 from minitx.kernels.say import once
 
 config: Any = numba.config
@@ -102,6 +104,9 @@ class Compiled(dict[Any, Any]):
             directory = None if _place() is None else _place() / name  # type: ignore[operator]
             if directory is None or not any(directory.rglob("*.nbc")):
                 once("compiling kernels for this CPU (once) ...")
+                if _new:
+                    _new.clear()
+                    ahead.start()
             before, config.CACHE_DIR = config.CACHE_DIR, str(directory or "")
             try:
                 self[dtype] = self.compile(np.dtype(dtype), directory is not None)
@@ -168,6 +173,7 @@ class Worker(Compiled):
 
 _lock = threading.RLock()  # numba's settings are global while a kernel is set up
 _found: list[Path | None] = []
+_new: list[Path] = []  # the folder, where this process made it and has not compiled anything yet
 
 
 def _place() -> Path | None:
@@ -186,7 +192,10 @@ def cache_directory() -> Path | None:
         try:
             if not directory.is_dir():
                 _forget_old(parent)
-            directory.mkdir(parents=True, exist_ok=True)
+                parent.mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError):  # another process was faster
+                    directory.mkdir()
+                    _new.append(directory)
             with tempfile.TemporaryFile(dir=directory):
                 os.utime(directory)
                 return directory

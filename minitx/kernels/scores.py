@@ -12,7 +12,18 @@ from llvmlite import ir
 from minitx.kernels.compile import exact, inline
 from minitx.kernels.dropout import kept
 from minitx.kernels.memory import LINE
-from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, no_overlap, pointer, prefetch, real, size_of
+from minitx.kernels.pointer import (
+    address,
+    bits,
+    cast,
+    elements,
+    keep_apart,
+    no_overlap,
+    pointer,
+    prefetch,
+    real,
+    size_of,
+)
 from minitx.kernels.tile import (
     BYTES,
     ROWS,

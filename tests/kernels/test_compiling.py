@@ -1,5 +1,6 @@
 """How kernels are compiled, kept, and done without; threads and forks."""
 import os
+import shutil
 import subprocess
 import sys
 
@@ -39,6 +40,31 @@ def test_first_use_says_so_once_and_the_second_is_quiet(tmp_path):
     _, err = run(SMALL, NUMBA_CACHE_DIR=str(tmp_path))
     assert err.count("minitx: compiling kernels for this CPU (once) ...") == 1
     assert run(SMALL, NUMBA_CACHE_DIR=str(tmp_path)) == ("", "")
+
+
+def test_a_second_process_compiles_only_where_nothing_is_compiled_yet(tmp_path):
+    code = "from minitx.kernels import ahead\nahead.start = lambda: print('started')\n" + SMALL
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path))[0] == "started\n"
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path))[0] == ""
+    (folder,) = tmp_path.iterdir()
+    for kernel_folder in folder.iterdir():
+        shutil.rmtree(kernel_folder)  # to be compiled again, but not by the first one here
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path))[0] == ""
+
+
+@pytest.mark.slow
+def test_what_is_compiled_ahead_is_what_a_training_step_needs(tmp_path):
+    run("from minitx.kernels import ahead; ahead.main()", NUMBA_CACHE_DIR=str(tmp_path))
+    code = """
+from minitx.bench.models import MODELS
+from minitx.bench.side_minitx import build
+from minitx.kernels import attention, linear, loss, normalization, optimizer
+build(MODELS[0], 1)()
+for part in (attention.attend_backward, linear.linear_backward, normalization.layer_norm_backward,
+             loss.gradient_rows, optimizer.adam_block, optimizer.over_all):
+    assert list(part) and part.seconds < 0.5, (part.function.__name__, part.seconds)
+"""
+    run(code, NUMBA_CACHE_DIR=str(tmp_path))
 
 
 def test_several_processes_at_once(tmp_path):
