@@ -23,6 +23,7 @@ Backward makes the weights again from the scores, `top` and `total`. One task is
 # mypy: allow-untyped-defs, no-check-untyped-defs
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -88,7 +89,9 @@ QUERIES = 2  # vectors of queries in a task, at most: more would visit more bloc
 LONG = 2048  # from so many queries on twice as many: keys and their gradients no longer stay in the cache between tasks
 WIDE = 256  # and from so many on where every query sees all keys: there is no diagonal
 NEAR = 128 * 1024  # bytes: K as small as this is taken to be in the second-level cache, with all the rest
-FAR = 512  # from so many on backward works on copies: heads lie far apart, and their rows on the same cache lines
+# Heads lie far apart, and their rows on the same cache lines: from so many queries on, copies of a head pay, in backward
+# and forward.
+FAR, FARTHER = 512, 2048
 
 
 # ---------------------------------------------------------------------- forward
@@ -102,7 +105,7 @@ def attend(memory, args, task):
     blocks = (T + width - 1) // width
     b, h, i0 = task // (args[H_] * blocks), task // blocks % args[H_], (blocks - 1 - task % blocks) * width
     g, rows = h // (args[H_] // args[H_KV]), min(width, T - i0)
-    # memory: Qᵀ, scores, o, five numbers a query, V where its width is not a whole number of vectors
+    # memory: Qᵀ, scores, o, five numbers a query, copies of K and V and whose they are
     qt = where(memory)
     s = qt + d * width * size
     o = s + KEYS * width * size
@@ -111,6 +114,18 @@ def attend(memory, args, task):
     shrink = row_of(like, numbers, 2, width, width)
     lo, hi = row_of(like, numbers, 3, width, width), row_of(like, numbers, 4, width, width)
     v_copy = numbers + 5 * width * size
+    k_at, k_row = place(like, args, K, b, g, 0), args[K + 3]
+    v_at, v_row = place(like, args, V, b, g, 0), args[V + 3]
+    if args[COPIES]:  # of the whole head; the next task is often of the same one
+        S = args[S_]
+        made = elements(task, v_copy, 2)
+        k_copy = v_copy + BYTES
+        v_copy = k_copy + S * vectors(like, d) * size
+        if made[0] != args[COPIES] or made[1] != b * args[H_KV] + g:
+            padded(like, k_at, k_row, S, d, k_copy, vectors(like, d))
+            padded(like, v_at, v_row, S, d_v, v_copy, d_pad)
+            made[0], made[1] = args[COPIES], b * args[H_KV] + g
+        k_at, k_row, v_at, v_row = k_copy, vectors(like, d), v_copy, d_pad
 
     turned(like, place(like, args, Q, b, h, i0), args[Q + 3], rows, d, width, qt, cast(like, real(args[SCALE])))
     for i in range(width):
@@ -121,11 +136,7 @@ def attend(memory, args, task):
     for block in range(low // KEYS * KEYS, high, KEYS):
         j0 = max(block, low)
         keys = min(high, block + KEYS) - j0
-        v_block, v_row = place(like, args, V, b, g, j0), args[V + 3]
-        if d_pad != d_v:
-            padded(like, v_block, v_row, keys, d_v, v_copy, d_pad)
-            v_block, v_row = v_copy, d_pad
-        multiply(like, keys, d, width, place(like, args, K, b, g, j0), args[K + 3], 1, qt, width, False, s, width)
+        multiply(like, keys, d, width, k_at + j0 * k_row * size, k_row, 1, qt, width, False, s, width)
         inside = first <= j0 and j0 + keys <= end
         adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, inside, 0)
         running_softmax(like, s, width, keys, top, total, shrink)
@@ -133,7 +144,7 @@ def attend(memory, args, task):
             drop(like, args, s, width, b, h, i0, rows, j0, keys)
         if j0 > low:
             scale_rows(like, o, rows, d_pad, shrink)
-        multiply(like, rows, keys, d_pad, s, 1, width, v_block, v_row, j0 > low, o, d_pad)
+        multiply(like, rows, keys, d_pad, s, 1, width, v_at + j0 * v_row * size, v_row, j0 > low, o, d_pad)
     saved = args[SAVED] + ((b * args[H_] + h) * 2 * T + i0) * size
     tops, inverses = elements(like, saved, rows), elements(like, saved + T * size, rows)
     for i in range(rows):
@@ -323,10 +334,12 @@ def attention(
     width = lanes * min(2 * QUERIES if wide else QUERIES, -(-T // lanes))
     d_pad, v_pad = (-(-n * dtype.itemsize // BYTES) * BYTES // dtype.itemsize for n in (d, d_v))
     o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, 2, T), dtype)
-    memory = memory_for(dtype, threads, max(PER_THREAD, width * (d + KEYS + v_pad + 5) + KEYS * v_pad))
+    copies = (T >= FARTHER and not lo.any()) or v_pad != d_v  # (of a window's keys most are read only once)
+    each = width * (d + KEYS + v_pad + 5) + lanes + S * (d_pad + v_pad) * copies
+    memory = memory_for(dtype, threads, max(PER_THREAD, each))
     run, worker, backward_worker = attention_kernel[dtype], attend[dtype], attend_backward[dtype]
-    run(worker, q, k, v, o, nothing, nothing, nothing, nothing, saved, lo, hi, bias_full, dense, nothing, width, 0,
-        scale, cap, key, limit, factor, memory, B * H * -(-T // width), threads)  # fmt: skip
+    run(worker, q, k, v, o, nothing, nothing, nothing, nothing, saved, lo, hi, bias_full, dense, nothing, width,
+        next(_calls) * copies, scale, cap, key, limit, factor, memory, B * H * -(-T // width), threads)  # fmt: skip
 
     def backward(do: Array, need: Any) -> tuple[Array | None, ...]:
         do = do if do.strides[3] == do.itemsize else np.ascontiguousarray(do)
@@ -344,6 +357,7 @@ def attention(
 
 
 EMPTY = {dtype: np.zeros((0, 0, 0, 0), dtype) for dtype in NONE}
+_calls = itertools.count(1)  # forward passes: copies made in one are no use to another
 EVERYTHING = masks.full()
 EMPTY_MASK = np.zeros((0, 0, 0, 0), np.bool_)
 

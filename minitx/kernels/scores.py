@@ -42,7 +42,7 @@ from minitx.kernels.vectormath import const, exp, tanh
 # Arrays: the address, and after it the steps of the axes batch, head and row, in elements.
 Q, K, V, O, DO, DQ, DK, DV, SAVED, LO, HI, BIAS, MASK, DZ = range(0, 56, 4)
 # Numbers: sizes; scale and softcap (0: none); dropout's key, limit (0: none) and factor; steps of the keys' axis;
-# queries of a task, and whether it works on copies.
+# queries of a task, and whether it works on copies (forward: the number of the pass; 0: no).
 B_, H_, H_KV, T_, S_, D, D_V, SCALE, CAP, KEY, LIMIT, FACTOR, BIAS_STEP, MASK_STEP, WIDTH, COPIES = range(56, 72)
 COUNT = 72
 

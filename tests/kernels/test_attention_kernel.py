@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitx import ops
+from minitx.kernels import attention as module
 from minitx.kernels.attention import KEYS, attention
 from minitx.masks import causal, documents, padding, window
 
@@ -194,3 +195,36 @@ def test_a_cap_too_small_for_the_dtype_is_left_to_the_definition():
     q = np.ones((1, 1, 3, 4), np.float32)
     assert attention(q, q, q, softcap=1e-50) is NotImplemented
     assert attention(q, q, q, softcap=0.5) is not NotImplemented
+
+
+SHAPES = [(2, 4, 2, 70, 83, 24, 32), (8, 4, 4, 33, 40, 48, 40)]  # the second: its next head is asked for
+
+
+@DTYPES
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mask", [None, causal(), window(9)])
+def test_what_is_for_long_sequences_gives_the_same_bits(shape, mask, dtype, monkeypatch):
+    """Copies of heads, also where the arrays have changed in the meantime, and twice as many queries in a task."""
+    q, k, v, do = numbers(np.random.default_rng(0), *shape, dtype)
+
+    def run():
+        first, backward = attention(q, k, v, mask=mask)
+        grads = backward(do, NO_BIAS)[:3]
+        k[:] = -k
+        second = attention(q, k, v, mask=mask)[0]
+        k[:] = -k
+        return first, *grads, second
+
+    expected = on_threads(run)
+    for a, b in zip(expected, compare(q, k, v, do, dtype, mask=mask)):
+        np.testing.assert_array_equal(a, b)
+    assert (expected[0] != expected[-1]).any()
+    for names in (("FAR", "FARTHER"), ("LONG",), ("WIDE",), ("FAR", "FARTHER", "LONG")):
+        with monkeypatch.context() as patch:
+            for name in names:
+                patch.setattr(module, name, 1)
+            for i, (a, b) in enumerate(zip(on_threads(run), expected)):
+                if names == ("FAR", "FARTHER") or i in (0, 4):
+                    np.testing.assert_array_equal(a, b)
+                else:  # sums over queries in other groups
+                    assert np.abs(a - b).max() <= 8 * np.finfo(dtype).eps * np.abs(b).max()
