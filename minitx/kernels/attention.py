@@ -89,8 +89,8 @@ QUERIES = 2  # vectors of queries in a task, at most: more would visit more bloc
 LONG = 2048  # from so many queries on twice as many: keys and their gradients no longer stay in the cache between tasks
 WIDE = 256  # and from so many on where every query sees all keys: there is no diagonal
 NEAR = 128 * 1024  # bytes: K as small as this is taken to be in the second-level cache, with all the rest
-# Heads lie far apart, and their rows on the same cache lines: from so many queries on, copies of a head pay, in backward
-# and forward.
+# Heads lie far apart, and their rows on the same cache lines: from so many queries on, copies of a head pay; in
+# backward, and forward.
 FAR, FARTHER = 512, 2048
 
 

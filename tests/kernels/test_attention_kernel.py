@@ -216,7 +216,7 @@ def test_what_is_for_long_sequences_gives_the_same_bits(shape, mask, dtype, monk
         return first, *grads, second
 
     expected = on_threads(run)
-    for a, b in zip(expected, compare(q, k, v, do, dtype, mask=mask)):
+    for a, b in zip(expected[:4], compare(q, k, v, do, dtype, mask=mask)):
         np.testing.assert_array_equal(a, b)
     assert (expected[0] != expected[-1]).any()
     for names in (("FAR", "FARTHER"), ("LONG",), ("WIDE",), ("FAR", "FARTHER", "LONG")):
