@@ -9,13 +9,15 @@ import atexit
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
 import numpy as np
 
 
 def start() -> None:
     """Let it run beside this process, and not longer than that."""
-    if (os.cpu_count() or 1) < 2 or not sys.executable:
+    if (os.cpu_count() or 1) < 2 or not sys.executable or getattr(sys, "frozen", False):
         return
     nothing = subprocess.DEVNULL
     command = [sys.executable, "-m", "minitx.kernels.ahead"]
@@ -24,9 +26,12 @@ def start() -> None:
     except OSError:  # no processes for us: all is compiled here
         return
 
+    with suppress(RuntimeError):  # no more threads
+        threading.Thread(target=process.wait, daemon=True).start()  # what has ended does not stay as a zombie
+
     @atexit.register
     def stop() -> None:
-        process.terminate()
+        process.kill()
         process.wait()
 
 

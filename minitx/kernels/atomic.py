@@ -25,7 +25,7 @@ def _at(builder: Any, address: Any) -> Any:
 def load(typingctx: Any, at: Any) -> Any:
     """The integer at an address."""
     return types.int64(types.int64), lambda context, builder, signature, args: builder.load_atomic(
-        _at(builder, args[0]), "acquire", 8
+        _at(builder, args[0]), "seq_cst", 8
     )
 
 

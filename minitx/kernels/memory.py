@@ -46,8 +46,9 @@ def memory_for(dtype: Any, threads: int, each: int = PER_THREAD) -> Array:
     if kept is None or kept.shape[0] <= threads or kept.shape[1] < each + 16:
         rows, columns = (0, 0) if kept is None else kept.shape
         rows, columns = max(rows, threads + 1), max(columns, -(-(each + 16) // 16) * 16)
-        kept = _memory[dtype] = zeros_at_lines(rows, columns, dtype)
+        kept = zeros_at_lines(rows, columns, dtype)
         kept.view(np.int64)[-1, -1] = board.ctypes.data
+        _memory[dtype] = kept  # other Python threads find it from here on
     return kept
 
 

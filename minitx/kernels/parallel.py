@@ -15,20 +15,25 @@ depends on its number alone, never on the thread: so results do not depend on th
 per thread to work in. A worker is called by its address, and compiled once for all kernels that use it.
 
 Several Python threads may call kernels: a kernel that runs on one thread keeps Python's global lock, so that no two of
-those run at once. Only one work is shared at a time (pool.py); who comes while it is works without threads, in memory
-of its own.
+those run at once, and so does one that shares short work. Only one work is shared at a time (pool.py); who comes while
+it is works without threads, in memory of its own.
 """
 # mypy: allow-untyped-defs, no-check-untyped-defs
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import numba
 
 from minitx.kernels import pool
 from minitx.kernels.atomic import load, store
 from minitx.kernels.compile import inline
 from minitx.kernels.pointer import address, elements
-from minitx.kernels.pool import BUSY, call, give_up_lock, share_out, take_lock
+from minitx.kernels.pool import BUSY, TAKES_LONG, call, give_up_lock, share_out, take_lock
 from minitx.kernels.say import once
+
+config: Any = numba.config
 
 
 class _Threads:
@@ -67,12 +72,17 @@ def threads_for(work: float) -> int:
         if _Threads.missed < WAKE:
             return 1
         _Threads.missed = 0
+    if n > 1:
+        pool.takes_long(work > LONG)
     return n
 
 
 # Nanoseconds. To share work costs less than a microsecond while the other threads look for some, and 15 when they have
 # to be woken up. So they are woken up when more than that has been lost without them, in one work or in several.
 WORTH, WAKE = 7_000, 100_000
+# During longer work than this other Python threads may run. (To get Python's lock back from a busy one takes 5 ms.)
+LONG = 20_000_000
+CHECKED = bool(config.BOUNDSCHECK)  # a worker that finds a wrong index needs the lock, to say so
 
 
 @inline
@@ -86,7 +96,10 @@ def share(worker, memory, args, tasks, threads):
             call(worker, at + (rows - 1) * row, address(args), task)
     else:
         store(board + BUSY, 1)  # read and written under Python's lock
-        state = give_up_lock()
+        state = 0
+        if CHECKED or load(board + TAKES_LONG):
+            state = give_up_lock()
         share_out(board, worker, at, row, address(args), tasks, threads)
-        take_lock(state)
+        if state:
+            take_lock(state)
         store(board + BUSY, 0)

@@ -22,6 +22,7 @@ import atexit
 import ctypes
 import os
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numba
@@ -29,7 +30,7 @@ from llvmlite import ir
 from numba import int32, int64, types, void
 
 from minitx.kernels.atomic import add, load, pause, replace, store, swap
-from minitx.kernels.compile import array, inline, intrinsic, kernel
+from minitx.kernels.compile import CannotCompile, array, inline, intrinsic, kernel
 from minitx.kernels.memory import LINE, MOST_THREADS, board
 from minitx.kernels.pointer import address, i64
 
@@ -39,7 +40,7 @@ OFFER = 64  # after so many looks it offers its core to others
 # The board: offsets in bytes. What is written together shares a line of the cache.
 NUMBER, WORKER, MEMORY, EACH, ARGS, TASKS, THREADS = range(0, 56, 8)  # the work, and its number
 DONE = LINE  # tasks done by the pool's threads
-BUSY, OVER = 2 * LINE, 2 * LINE + 8  # a work is going on; the process ends
+BUSY, TAKES_LONG, OVER = range(2 * LINE, 2 * LINE + 24, 8)  # a work is going on; the next takes long; all is over
 PLACES = 3 * LINE  # a line per thread, the first for whoever shares work out:
 LEFT = 0  # number of the work << 32 | tasks left of its range
 ASLEEP, BELL = 8, 16  # 1 in a pool's thread, else the DONE that is waited for; the lock that it sleeps at
@@ -57,7 +58,7 @@ ring: Any = types.ExternalFunction("PyThread_release_lock", void(int64))
 give_up_lock: Any = types.ExternalFunction("PyEval_SaveThread", int64())
 take_lock: Any = types.ExternalFunction("PyEval_RestoreThread", void(int64))
 # Another thread may have this core, if one waits for it.
-offer_core: Any = types.ExternalFunction("sched_yield" if hasattr(os, "sched_yield") else "SwitchToThread", int32())
+offer_core: Any = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", int32())
 
 
 # ---------------------------------------------------------------------- tasks
@@ -97,6 +98,15 @@ def do_tasks(at, thread):
 
 
 @inline
+def look_again(looks):
+    """A moment's rest before the next look; returns how many there have been."""
+    pause()
+    if looks % OFFER == OFFER - 1:
+        offer_core()
+    return looks + 1
+
+
+@inline
 def share_out(at, worker, memory, each, args, tasks, threads):
     """Put the work on the board, help, and return when it is done."""
     number = load(at + NUMBER) + 1
@@ -119,8 +129,7 @@ def share_out(at, worker, memory, each, args, tasks, threads):
     looks, place = 0, at + PLACES
     while load(at + DONE) < others:
         if looks < LOOKS:
-            looks += 1
-            pause()
+            looks = look_again(looks)
         else:
             swap(place + ASLEEP, others)
             if load(at + DONE) < others or swap(place + ASLEEP, 0) == 0:
@@ -139,12 +148,11 @@ def serve(board, thread):
             count = do_tasks(at, thread)
             if count and add(at + DONE, count) + count == load(waiting + ASLEEP) and swap(waiting + ASLEEP, 0):
                 ring(load(waiting + BELL))
-            looks, seen = 0, number
+            seen = number
+            if thread < load(at + THREADS):  # (who is not needed now may go to sleep)
+                looks = 0
         elif looks < LOOKS:
-            looks += 1
-            pause()
-            if looks % OFFER == 0:
-                offer_core()
+            looks = look_again(looks)
         else:
             swap(place + ASLEEP, 1)
             nothing = load(at + NUMBER) == seen and load(at + OVER) == 0
@@ -165,8 +173,11 @@ _second = _words[(PLACES + LINE + ASLEEP) // 8 :]
 
 
 def start(n: int) -> None:
-    """See to it that there are n threads, with the one that calls."""
-    function = serve[board.dtype]
+    """See to it that there are n threads, with the one that calls; where there cannot be, that one works alone."""
+    try:
+        function = serve[board.dtype]
+    except CannotCompile:
+        return
     with _Starting.lock:
         if not _threads:
             new_lock, acquire = ctypes.pythonapi.PyThread_allocate_lock, ctypes.pythonapi.PyThread_acquire_lock
@@ -177,8 +188,9 @@ def start(n: int) -> None:
                 _words[(PLACES + i * LINE + BELL) // 8] = bell
         while len(_threads) < n - 1:
             thread = threading.Thread(target=function, args=(board, len(_threads) + 1), name="minitx", daemon=True)
-            thread.start()
-            _threads.append(thread)
+            _threads.append(thread)  # first: Ctrl-C in between must not make two with one number
+            with suppress(RuntimeError):  # the system has no more: nobody waits for a thread that is not there
+                thread.start()
 
 
 def asleep(n: int) -> bool:
@@ -186,6 +198,11 @@ def asleep(n: int) -> bool:
     if len(_threads) < n - 1:
         start(n)
     return bool(_second[0])
+
+
+def takes_long(is_so: bool) -> None:
+    """Does the work that follows take long?"""
+    _words[TAKES_LONG // 8] = is_so
 
 
 def stop() -> None:

@@ -139,3 +139,83 @@ def test_a_process_ends_while_its_threads_look_for_work():
         start = time.monotonic()
         assert run(code) == str(pool.MOST - 1)
         assert time.monotonic() - start < 60
+
+
+def test_memory_is_complete_before_others_find_it(monkeypatch):
+    """A thread that got it without the board's address would read somewhere else."""
+    from minitx.kernels import memory
+
+    found = []
+
+    class Watched(dict):
+        def __setitem__(self, dtype, kept):
+            found.append(int(kept.view(np.int64)[-1, -1]))
+            super().__setitem__(dtype, kept)
+
+    monkeypatch.setattr(memory, "_memory", Watched())
+    memory_for(np.dtype(np.float32), 1)
+    memory_for(np.dtype(np.float64), 3, 100_000)
+    assert found == [memory.board.ctypes.data] * 2
+
+
+INTERRUPTED = """
+import threading
+import numpy as np
+from minitx.kernels import parallel, pool
+from minitx.kernels.matmul import product
+parallel.WORTH = parallel.WAKE = 0
+a = np.random.default_rng(0).standard_normal((200, 200)).astype(np.float32)
+parallel.set_threads(1)
+alone = product(a, a)
+parallel.set_threads(2)
+start = threading.Thread.start
+def fails(self):
+    threading.Thread.start = start
+    AS_IT_IS
+threading.Thread.start = fails
+try:
+    product(a, a)
+except KeyboardInterrupt:
+    pass
+assert all((product(a, a) == alone).all() for _ in range(200))
+assert len(pool._threads) == 1
+"""
+
+
+@TWO
+@pytest.mark.parametrize("what", [
+    "start(self); raise KeyboardInterrupt", "raise KeyboardInterrupt", "raise RuntimeError('no more')",
+])  # fmt: skip
+def test_the_pool_starts_only_once_whatever_comes_between(what):
+    run(INTERRUPTED.replace("AS_IT_IS", what), NUMBA_NUM_THREADS="2")
+
+
+@TWO
+def test_who_is_not_needed_any_more_goes_to_sleep():
+    code = MANY.replace("range(2000)", "range(300)") + """
+parallel.set_threads(2)
+third = pool._words[(pool.PLACES + 2 * pool.LINE + pool.ASLEEP) // 8 :]
+until = time.monotonic() + 30
+while not third[0] and time.monotonic() < until:
+    product(a[257], a[257].T)
+assert third[0]
+"""
+    run(code, NUMBA_NUM_THREADS="4")
+
+
+@TWO
+def test_only_long_work_gives_up_pythons_lock(monkeypatch):
+    """To get it back from a thread that computes takes 5 ms."""
+    with sharing(2):
+        for work, long in ((parallel.LONG / 2, 0), (parallel.LONG * 2, 1), (parallel.LONG / 2, 0)):
+            assert parallel.threads_for(work) == 2
+            assert pool._words[pool.TAKES_LONG // 8] == long
+    a = np.ones((70, 70), np.float32)
+    ran = []
+    thread = threading.Thread(target=lambda: ran.append(product(a, a)[0, 0]))
+    monkeypatch.setattr(parallel, "LONG", -1)
+    with sharing(2):
+        thread.start()
+        expected = [product(a, a)[0, 0] for _ in range(50)]
+    thread.join()
+    assert [*ran, *expected] == [70] * 51
