@@ -1,7 +1,8 @@
-"""A second process that compiles, where nothing has been compiled yet and there is a second core: `python -m` this.
+"""A second process that compiles, where nothing has been compiled yet and there is a second core.
 
-The first process compiles each kernel when it needs it: in a training step first those of the forward pass. This one
-compiles what the rest of the step needs and leaves it in the cache, where the first one finds it.
+The first process compiles each kernel when it needs it: in a training step first those of the forward pass. The second,
+`python -m minitx.kernels.backward`, compiles what the rest of the step needs and leaves it in the cache, where the
+first one finds it.
 """
 from __future__ import annotations
 
@@ -12,15 +13,13 @@ import sys
 import threading
 from contextlib import suppress
 
-import numpy as np
-
 
 def start() -> None:
     """Let it run beside this process, and not longer than that."""
     if (os.cpu_count() or 1) < 2 or not sys.executable or getattr(sys, "frozen", False):
         return
     nothing = subprocess.DEVNULL
-    command = [sys.executable, "-m", "minitx.kernels.ahead"]
+    command = [sys.executable, "-m", "minitx.kernels.backward"]
     try:
         process = subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
     except OSError:  # no processes for us: all is compiled here
@@ -33,18 +32,3 @@ def start() -> None:
     def stop() -> None:
         process.kill()
         process.wait()
-
-
-def main() -> None:
-    from minitx.kernels import attention, linear, loss, normalization, optimizer
-
-    for part in (
-        attention.attend_backward, linear.linear_backward, normalization.backward_rows,
-        normalization.layer_norm_backward, loss.gradient_rows, loss.cross_entropy_backward, optimizer.look,
-        optimizer.over_all, optimizer.square_block, optimizer.scale_block, optimizer.adam_block,
-    ):  # fmt: skip
-        part[np.dtype(np.float32)]
-
-
-if __name__ == "__main__":
-    main()
