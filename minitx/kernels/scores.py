@@ -11,19 +11,8 @@ from llvmlite import ir
 
 from minitx.kernels.compile import exact, inline
 from minitx.kernels.dropout import kept
-from minitx.kernels.memory import LINE
-from minitx.kernels.pointer import (
-    address,
-    bits,
-    cast,
-    elements,
-    keep_apart,
-    no_overlap,
-    pointer,
-    prefetch,
-    real,
-    size_of,
-)
+from minitx.kernels.packing import fetch_rows
+from minitx.kernels.pointer import address, bits, cast, elements, keep_apart, no_overlap, pointer, real, size_of
 from minitx.kernels.tile import (
     BYTES,
     ROWS,
@@ -137,10 +126,7 @@ def scaled(like, source, width, rows, factors, target, target_row, columns):
 @inline
 def ask_for_head(like, args, what, b, h, rows, columns):
     """All rows of a head that will be needed soon."""
-    for i in range(rows):
-        at = place(like, args, what, b, h, i)
-        for line in range(0, columns * size_of(like), LINE):
-            prefetch(at + line)
+    fetch_rows(like, place(like, args, what, b, h, 0), args[what + 3], rows, columns)
 
 
 @inline
