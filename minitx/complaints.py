@@ -57,7 +57,7 @@ def _is_float(a: Any) -> bool:
     return isinstance(a, np.ndarray | np.generic) and a.dtype.kind == "f"
 
 
-def apart(value: Any, given: tuple[Any, ...]) -> Any:
+def apart(value: Any, given: Sequence[Any]) -> Any:
     """A value becomes read-only; an array of the caller, which a rule may have returned as it came, must not."""
     if type(value) is tuple:
         return tuple([apart(v, given) for v in value])

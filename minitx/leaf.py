@@ -1,6 +1,7 @@
 """How the value of a leaf is changed: `leaf.data -= step`, and for optimizers `with leaf.writing() as value`."""
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from minitx.tensor import Tensor
+
+# One clock orders two kinds of event: the making of a node (tensor.py), and an in-place change of a leaf.
+clock = itertools.count(1)
 
 set_writeable: Any = np.ndarray.setflags  # called by position, set_writeable(array, False): a keyword costs 0.15 µs
 
@@ -84,12 +88,14 @@ def claim(leaves: Sequence[Tensor]) -> list[np.ndarray[Any, Any]]:
 
     In all else as `writing`: older graphs then refuse, and who read a value before keeps what it was.
     """
-    memory = []
+    memory, now = [], next(clock)
     for leaf in leaves:
-        leaf._check_leaf("changed in place")
-        leaf.changed()
-        if leaf._data.base is not None or sys.getrefcount(leaf._data) > 2:
-            leaf._data = leaf._data.copy()
-            set_writeable(leaf._data, False)
-        memory.append(leaf._data)
+        data = leaf._data
+        if leaf.node is not None or data.flags.writeable:
+            leaf.check_leaf("changed in place")
+        leaf.version = now
+        if data.base is not None or sys.getrefcount(data) > 3:  # (the leaf, `data` and the call) others read it
+            leaf._data = data = data.copy()
+            set_writeable(data, False)
+        memory.append(data)
     return memory

@@ -133,6 +133,7 @@ class Op:
         live = 0  # a bit for each slot: somebody wants its gradient
         dtype: Any = None
         plain: list[int] = []  # the places of numbers and arrays among the differentiable arguments
+        theirs: list[Any] = []  # arrays of the caller that the rule gets as they are
         for a, slot in zip(args, slots):
             if isinstance(a, Tensor):
                 array = a._data
@@ -148,9 +149,13 @@ class Op:
                 elif a._requires_grad:
                     raise self._not_differentiable(self._parameter(len(arrays)))
                 arrays.append(array)
+            elif a is None:
+                arrays.append(None)
             else:
                 if slot >= 0:
                     plain.append(len(arrays))
+                elif isinstance(a, ndarray):
+                    theirs.append(a)
                 arrays.append(copy.deepcopy(a) if type(a) is list else a)  # the rule may keep it, the caller change it
         if len(args) > len(slots):
             arrays += args[len(slots) :]  # one too many: let Python say so in its own words
@@ -159,6 +164,7 @@ class Op:
             given = [n for n, a in options.items() if n in self.slot and not isinstance(a, Tensor)]
             dtype, live = self._open(options, inputs, where, live)
             cast_all(options, given, dtype, self.name)
+            theirs += [a for n, a in options.items() if n not in self.slot and isinstance(a, ndarray)]
         if plain:
             cast_all(arrays, plain, dtype, self.name)
         # 2. Run the rule.
@@ -180,8 +186,8 @@ class Op:
             value = tuple([self._checked(v, dtype) for v in value])
         elif type(value) is not ndarray or value.dtype is not dtype:
             value = self._checked(value, dtype)
-        if options or len(arrays) > len(inputs):
-            value = apart(value, (*arrays, *options.values()))
+        if theirs:
+            value = apart(value, theirs)
         node = None
         if live and now.recording:
             need = self._needs.get(live) or self._need(live, max(slots) + 1 if self.variadic else len(self.wrt))
@@ -247,6 +253,7 @@ class Op:
         if type(grads) is not tuple or len(grads) > len(need):
             grads = self._as_tuple(grads, need)
         out: list[Array | None] = []
+        memory: dict[int, Array] = {}  # whose memory → the first gradient that lies in it
         for tensor, slot in zip(node.inputs, node.slots):
             if not need[slot]:
                 out.append(None)
@@ -261,10 +268,12 @@ class Op:
                 g = self.fit(g, x.shape, slot)
             if g.dtype is not x.dtype and g.dtype != x.dtype:
                 raise TypeError(f"backward of {self.name}: {x.dtype} in, {g.dtype} for {self._slot_name(slot)}")
-            for other in out:
-                if other is not None and (other is g or other is g.base or other.base is g):
-                    set_writeable(other, False)  # one memory for two inputs belongs to neither
-                    set_writeable(g, False)
+            owner = id(g if g.base is None else g.base)
+            if owner in memory:
+                set_writeable(memory[owner], False)  # one memory for two inputs belongs to neither
+                set_writeable(g, False)
+            else:
+                memory[owner] = g
             out.append(g)
         return out
 

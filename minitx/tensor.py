@@ -11,7 +11,6 @@ handed to a backward rule are read-only.
 """
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minitx import settings
+from minitx.accumulate import add, owned
 from minitx.complaints import Refusals, cast, numbers
-from minitx.leaf import LeafValues, Writing, set_writeable
+from minitx.leaf import LeafValues, Writing, clock, set_writeable
 from minitx.methods import Methods
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Hook = Callable[[Array], Array | None]
-
-# One clock orders two kinds of event: the making of a node, and an in-place change of a leaf.
-_clock = itertools.count(1)
 
 
 class Node:
@@ -48,7 +45,7 @@ class Node:
         need: tuple[bool, ...],
         outputs: list[Array] | None,
     ) -> None:
-        self.number = next(_clock)
+        self.number = next(clock)
         self.op = op
         self.backward: Callable[..., Any] | None = backward  # None once the graph is freed
         self.inputs = inputs  # the Tensors among the arguments
@@ -149,21 +146,21 @@ class Tensor(Refusals, Methods):
 
     def put(self, new: Array) -> None:
         """Make `new`, which is then ours, the value of this leaf."""
-        self._check_leaf("assigned to")
+        self.check_leaf("assigned to")
         set_writeable(new, False)
         self._data = new
         self.changed()
 
     def writing(self) -> Writing:
         """The one door for changes in place: `with p.writing() as value: value -= step`. Older graphs then refuse."""
-        self._check_leaf("changed in place")
+        self.check_leaf("changed in place")
         return Writing(self)
 
     def changed(self) -> None:
         """Graphs made until now refuse backward."""
-        self.version = next(_clock)
+        self.version = next(clock)
 
-    def _check_leaf(self, what: str) -> None:
+    def check_leaf(self, what: str) -> None:
         if self.node is not None:
             raise RuntimeError(f"the result of {self.node.op.name} cannot be {what}, its graph needs it; use detach()")
         if self._data.flags.writeable:
@@ -217,7 +214,7 @@ class Tensor(Refusals, Methods):
         else:
             self.node.hooks = table = self.node.hooks if self.node.hooks is not None else {}
             hooks = table.setdefault(self.index, {})
-        hooks[key := next(_clock)] = hook  # each registration has its own key: one function may be registered twice
+        hooks[key := next(clock)] = hook  # each registration has its own key: one function may be registered twice
         return lambda: (hooks.pop(key, None), None)[1]
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
@@ -237,17 +234,17 @@ class Tensor(Refusals, Methods):
         def send(tensor: Tensor, g: Array) -> None:
             node = tensor.node
             if node is None:
-                leaves[tensor] = _add(leaves[tensor], g) if tensor in leaves else g
+                leaves[tensor] = add(leaves[tensor], g) if tensor in leaves else g
                 return
             new = node not in waiting
             if new:
                 heappush(queue, (-node.number, node))
             if node.outputs is None:
-                waiting[node] = g if new else _add(waiting[node], g)
+                waiting[node] = g if new else add(waiting[node], g)
             else:
                 sums = waiting.setdefault(node, [None] * len(node.outputs))
                 before = sums[tensor.index]
-                sums[tensor.index] = g if before is None else _add(before, g)
+                sums[tensor.index] = g if before is None else add(before, g)
 
         send(self, seed)
         while queue:
@@ -281,15 +278,16 @@ class Tensor(Refusals, Methods):
             if not retain_graph:
                 node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now
             del node, dy, grads, gradient
-        leaves = {leaf: g for leaf, g in leaves.items() if leaf._requires_grad}  # (it may have been turned off since)
         for leaf in leaves:
-            if leaf._hooks:
+            if leaf._hooks and leaf._requires_grad:
                 leaves[leaf] = _run_hooks(leaf._hooks, leaves[leaf], observer)
         for leaf, g in leaves.items():
+            if not leaf._requires_grad:
+                continue  # it has been turned off since
             if leaf._grad is not None:
                 leaf._grad = np.asarray(leaf._grad + g)
             else:
-                leaf._grad = g if _owned(g) else g.copy()
+                leaf._grad = g if owned(g) else g.copy()
 
     def _seed(self, gradient: Any) -> Array:
         if not self._requires_grad:
@@ -368,21 +366,6 @@ def _rebuild(kind: type[Tensor], data: Array, requires_grad: bool, grad: Array |
     for name, value in more.items():
         setattr(tensor, name, value)
     return tensor
-
-
-def _owned(g: Array) -> bool:
-    return g.base is None and g.flags.writeable
-
-
-def _add(a: Array, b: Array) -> Array:
-    """a + b, written into whichever of the two is ours."""
-    if _owned(a):
-        a += b
-        return a
-    if _owned(b):
-        b += a
-        return b
-    return np.asarray(a + b)
 
 
 def _run_hooks(hooks: dict[int, Hook], g: Array, observer: Any) -> Array:

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from minitx.kernels import attention, linear, loss, normalization, optimizer
+from minitx.kernels import arithmetic, attention, linear, loss, normalization, optimizer
 
 PARTS = (
     attention.attend_backward, linear.linear_backward, normalization.backward_rows,
     normalization.layer_norm_backward, loss.gradient_rows, loss.cross_entropy_backward, optimizer.look,
-    optimizer.over_all, optimizer.square_block, optimizer.scale_block, optimizer.adam_block,
+    optimizer.over_all, optimizer.square_block, optimizer.scale_block, optimizer.adam_block, arithmetic.add_part,
+    arithmetic.add_kernel,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minitx.kernels.linear import fits, forward, gradients
+from minitx.kernels.linear import adds, fits, forward, gradients, project
 from minitx.kernels.matmul import (
     GATE,
     GATE_BACKWARD,
@@ -32,39 +32,42 @@ GATES = {"glu": SIGMOID, "geglu": GELU, "geglu_tanh": GELU_TANH, "swiglu": SILU}
 
 
 def feed_forward(
-    x: Array, up: Array, up_bias: Array | None, down: Array, down_bias: Array | None, activation: str = "relu"
-) -> tuple[Array, Callable[..., Any]]:
-    """y = h W₂ᵀ + b₂,  h = φ(x W₁ᵀ + b₁)"""
+    x: Array, up: Array, up_bias: Array | None, down: Array, down_bias: Array | None, activation: str = "relu",
+    residual: Array | None = None,
+) -> tuple[Array, Callable[..., Any]]:  # fmt: skip
+    """y = h W₂ᵀ + b₂ + r,  h = φ(x W₁ᵀ + b₁)"""
     fine = fits(x, up, up_bias) and down.shape == up.shape[::-1] and fits(down, down, down_bias)
+    fine = fine and adds(residual, x.shape, x.dtype)
     if activation not in ACTIVATIONS or not fine:
         return NotImplemented  # type: ignore[no-any-return]
     x_rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    slope = np.empty((len(x_rows), len(up)), x.dtype)
+    relu = activation == "relu"  # whose slope can be seen in h itself
+    slope = None if relu else np.empty((len(x_rows), len(up)), x.dtype)
     h = forward(x_rows, up, up_bias, ACTIVATIONS[activation], slope=slope)
-    y = forward(h, down, down_bias)
-    through = OPEN if activation == "relu" else TIMES  # (an infinite gradient is not multiplied by 0)
+    y = project(h, down, down_bias, residual)
+    through, by = (OPEN, h) if relu else (TIMES, slope)  # (an infinite gradient is not multiplied by 0)
 
     def backward(dy: Array, need: Any) -> tuple[Array | None, ...]:
         # z = x W₁ᵀ + b₁,  h = φ(z):  dz = (dy W₂) * φ'(z)
         inner = need.x or need.up or need.up_bias
         dz, ddown, ddown_bias = gradients(
-            dy.reshape(y.shape), h, down, down_bias, (inner, need.down, need.down_bias), through, extra=slope
+            dy.reshape(y.shape), h, down, down_bias, (inner, need.down, need.down_bias), through, extra=by
         )
         dx, dup, dup_bias = (
             (None, None, None) if dz is None else gradients(dz, x_rows, up, up_bias, (need.x, need.up, need.up_bias))
         )
-        return None if dx is None else dx.reshape(x.shape), dup, dup_bias, ddown, ddown_bias
+        return None if dx is None else dx.reshape(x.shape), dup, dup_bias, ddown, ddown_bias, dy
 
     return y.reshape(x.shape), backward
 
 
 def gated_feed_forward(
     x: Array, gate: Array, gate_bias: Array | None, up: Array, up_bias: Array | None, down: Array,
-    down_bias: Array | None, activation: str = "swiglu",
+    down_bias: Array | None, activation: str = "swiglu", residual: Array | None = None,
 ) -> tuple[Array, Callable[..., Any]]:  # fmt: skip
-    """y = h W_downᵀ + b_down,  h = a * u,  a = φ(x W_gateᵀ + b_gate),  u = x W_upᵀ + b_up"""
+    """y = h W_downᵀ + b_down + r,  h = a * u,  a = φ(x W_gateᵀ + b_gate),  u = x W_upᵀ + b_up"""
     fine = fits(x, gate, gate_bias) and fits(x, up, up_bias) and gate.shape == up.shape == down.shape[::-1]
-    if activation not in GATES or not (fine and fits(down, down, down_bias)):
+    if activation not in GATES or not (fine and fits(down, down, down_bias) and adds(residual, x.shape, x.dtype)):
         return NotImplemented  # type: ignore[no-any-return]
     x_rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     rows = len(x_rows)
@@ -72,7 +75,7 @@ def gated_feed_forward(
     a, slope = both[:rows], both[rows:]
     forward(x_rows, gate, gate_bias, GATES[activation], slope=slope, out=a)
     h = forward(x_rows, up, up_bias, GATE, extra=a, slope=slope)  # slope becomes u * φ'
-    y = forward(h, down, down_bias)
+    y = project(h, down, down_bias, residual)
 
     def backward(dy: Array, need: Any) -> tuple[Array | None, ...]:
         # h = a * u:  du = dh * a,  dg = dh * u * φ'(g)
@@ -82,11 +85,11 @@ def gated_feed_forward(
             dy.reshape(y.shape), h, down, down_bias, (inner, need.down, need.down_bias), GATE_BACKWARD, both, dg
         )
         if du is None:
-            return None, None, None, None, None, ddown, ddown_bias
+            return None, None, None, None, None, ddown, ddown_bias, dy
         dx, dgate, dgate_bias = gradients(dg, x_rows, gate, gate_bias, (need.x, need.gate, need.gate_bias))
         dx, dup, dup_bias = gradients(du, x_rows, up, up_bias, (need.x, need.up, need.up_bias), MORE, dx=dx)
         return (
-            None if dx is None else dx.reshape(x.shape), dgate, dgate_bias, dup, dup_bias, ddown, ddown_bias
+            None if dx is None else dx.reshape(x.shape), dgate, dgate_bias, dup, dup_bias, ddown, ddown_bias, dy
         )  # fmt: skip
 
     return y.reshape(x.shape), backward

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minitx.kernels.linear import fits, forward, gradients
+from minitx.kernels.linear import adds, fits, forward, gradients, project
 from minitx.kernels.matmul import MORE, NOTHING
 
 Array = np.ndarray[Any, Any]
@@ -48,3 +48,23 @@ def _projections(x: Array, parts: Sequence[tuple[Array, Array | None, int]]) -> 
         return (None if dx is None else dx.reshape(x.shape), *grads)
 
     return outputs, backward
+
+
+def output_projection(
+    x: Array, weight: Array, bias: Array | None = None, residual: Array | None = None
+) -> tuple[Array, Callable[..., Any]]:
+    """y = r + merge_heads(x) Wᵀ + b"""
+    if x.ndim != 4:
+        return NotImplemented  # type: ignore[no-any-return]
+    B, H, T, d = x.shape
+    rows = x.swapaxes(1, 2).reshape(B * T, H * d)
+    shape = (B, T, len(weight))
+    if not (fits(rows, weight, bias) and adds(residual, shape, x.dtype)):
+        return NotImplemented  # type: ignore[no-any-return]
+    y = project(rows, weight, bias, residual)
+
+    def backward(dy: Array, need: Any) -> tuple[Array | None, ...]:
+        dx, dweight, dbias = gradients(dy.reshape(y.shape), rows, weight, bias, need)
+        return None if dx is None else dx.reshape(B, T, H, d).swapaxes(1, 2), dweight, dbias, dy
+
+    return y.reshape(shape), backward

@@ -10,7 +10,7 @@ import numpy as np
 from numba import int64, void
 
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
-from minitx.kernels.matmul import NOTHING, multiply, product_block, product_kernel
+from minitx.kernels.matmul import NOTHING, PLUS, multiply, product_block, product_kernel
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 from minitx.kernels.tile import BITS
@@ -49,6 +49,13 @@ def forward(
         nothing if slope is None else slope, y, memory_for(dtype, threads), threads,
     )  # fmt: skip
     return y
+
+
+def project(x: Array, weight: Array, bias: Array | None, residual: Array | None) -> Array:
+    """x Wᵀ + b for rows, and r, which `adds` has found to be right, if it is not None."""
+    if residual is None:
+        return forward(x, weight, bias)
+    return forward(x, weight, bias, PLUS, extra=residual.reshape(len(x), len(weight)))
 
 
 def gradients(
@@ -90,6 +97,11 @@ def linear_backward(worker, dy, x, weight, dx, dweight, dbias, how, extra, slope
     if len(dweight):
         # dW = Σ_rows dyᵀ x,  db = Σ_rows dy
         multiply(worker, dy.T, x, none, NOTHING, nothing, nothing, dbias, dweight, memory, threads)
+
+
+def adds(residual: Array | None, shape: tuple[int, ...], dtype: Any) -> bool:
+    """Can the epilogue add this to a value of this shape and dtype?"""
+    return residual is None or (residual.shape == shape and residual.dtype == dtype and residual.flags.c_contiguous)
 
 
 def fits(x: Array, weight: Array, bias: Array | None) -> bool:

@@ -41,13 +41,13 @@ Array = np.ndarray[Any, Any]
 
 DEPTH = 256  # of a chunk of k: 8 rows of A, 8 KB, stay in the first-level cache while the panels of B pass by
 COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cache
-IN_PLACE = 8192  # elements: a chunk of B as small as this, 32 KB, is read where it is
+IN_PLACE = 16384  # elements: a chunk of B as small as this, 64 KB, is read where it is
 NEAR = 256 * 1024  # bytes: a C as small as this is taken to be in the second-level cache
 assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
 
 # What happens to C at the end ("epilogue"): nothing; C is added to what stands there; an activation, its slope stored
-# beside it; a product with a second matrix, or 0 where that is not positive; or a gate's two halves (see finish).
-NOTHING, MORE, RELU, GELU, GELU_TANH, SILU, SIGMOID, TIMES, OPEN, GATE, GATE_BACKWARD = range(11)
+# beside it; a second matrix is multiplied with or added, or C is 0 where that is not positive; a gate (see finish).
+NOTHING, MORE, RELU, GELU, GELU_TANH, SILU, SIGMOID, TIMES, PLUS, OPEN, GATE, GATE_BACKWARD = range(12)
 
 
 # ---------------------------------------------------------------------- one block of C
@@ -188,6 +188,9 @@ def finish(row, how, extra, further, slope):
     if how == TIMES:
         for j in range(n):
             row[j] *= factor[j]
+    elif how == PLUS:
+        for j in range(n):
+            row[j] += factor[j]
     elif how == OPEN:
         for j in range(n):
             row[j] = row[j] if factor[j] > 0 else 0

@@ -16,10 +16,12 @@ from minitx.ops import (
     key_value_projections,
     linear_attention,
     merge_heads,
+    output_projection,
     self_attention_projections,
     split_heads,
     tiled_attention,
 )
+from minitx.ops.arithmetic import onto
 from minitx.ops.checks import probability, whole
 from minitx.settings import no_grad
 from minitx.tensor import Array, Tensor
@@ -46,13 +48,14 @@ class MultiHeadAttention(Module):
     cross-attention. There are `heads` query heads and `kv_heads` key and value heads (equal: MHA; one: MQA; between:
     GQA); query head h reads key and value head g(h) = h // (heads / kv_heads). `head_dim` is d_model / heads if None.
 
-    Called as `attention(x, memory=None, *, mask=None, bias=None, positions=None, cache=None, weights=False)`:
+    Called as `attention(x, memory=None, *, mask=None, bias=None, positions=None, cache=None, weights=False,
+    residual=None)`:
     `mask` says which keys a query may see (minitx.masks, or booleans, True = may attend); `bias` (1 or B, H, T, S)
     is added to the scores; `positions` (T) or (B, T) are what `rotary` turns by (None: 0 ... T-1). `memory` may also be
     the pair that `keys_and_values(memory)` returns, made once for many queries. `cache` is an object with
     `append(keys, values, mask) -> (keys, values, mask, query_offset)`: takes the new ones, and returns all so far with
     what the new queries may see of them and where they stand among them (generation/cache.py; None: at the end). With
-    `weights=True` the result is (Y, the weights as an array (B, H, T, S)).
+    `weights=True` the result is (Y, the weights as an array (B, H, T, S)). A `residual` is added to Y.
 
     What later models add, all of it absent by default:
         rotary         turns queries and keys by their positions (nn.Rotary); self-attention only, as the next
@@ -136,6 +139,12 @@ class MultiHeadAttention(Module):
         )
         return q, (k if self.key_norm is None else self.key_norm(k)), v
 
+    def mixed(self, o: Tensor, residual: Tensor | None) -> Tensor:
+        """residual + concat(O_h) W_Oᵀ for o (B, H, T, d_v), by one op where `out` is a plain layer."""
+        if plain(self.out):
+            return output_projection(o, self.out.weight, self.out.bias, residual)
+        return onto(residual, self.out(merge_heads(o)))
+
     def forward(
         self,
         x: Tensor,
@@ -146,6 +155,7 @@ class MultiHeadAttention(Module):
         positions: Any = None,
         cache: Any = None,
         weights: bool = False,
+        residual: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Array]:
         for name, tokens in (("x", x), ("memory", memory)):
             if isinstance(tokens, Tensor) and len(tokens.shape) != 3:
@@ -175,7 +185,7 @@ class MultiHeadAttention(Module):
             bias = of_distance if bias is None else of_distance + bias
         p = self.dropout if self.training else 0.0
         o = self.attend(q, k, v, mask=mask, bias=bias, dropout=p, rng=self.rng, **self.scores)  # (B, H, T, d_v)
-        y: Tensor = self.out(merge_heads(o))  # (B, T, d_model)
+        y = self.mixed(o, residual)  # (B, T, d_model)
         if not weights:
             return y
         if self.kernel == "linear":

@@ -9,6 +9,8 @@ import numpy as np
 from minitx.masks import as_mask, causal
 from minitx.nn.attention import MultiHeadAttention
 from minitx.nn.dropout import Dropout
+from minitx.nn.feedforward import FeedForward
+from minitx.nn.gated import GatedFeedForward
 from minitx.nn.mixture import Aux, MixtureOfExperts
 from minitx.nn.module import Module
 from minitx.op import Array
@@ -27,12 +29,17 @@ class Residual(Module):
         self.norm = norm
         self.dropout = Dropout(dropout, rng=rng)
 
+    def update(self, x: Tensor, f: Callable[..., Tensor], h: Tensor, adds: bool) -> Tensor:
+        """x + dropout(f(h)). A sublayer that `adds` is able to return f(h, x) = x + f(h), its last product the sum."""
+        y: Tensor = f(h, x) if adds and not self.dropout.active else x + self.dropout(f(h))
+        return y
+
 
 class PostNorm(Residual):
     """y = norm(x + dropout(f(x))): every block's output is normalised. Source: Vaswani et al. 2017, section 3.1."""
 
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        y: Tensor = self.norm(x + self.dropout(f(x)))
+    def forward(self, x: Tensor, f: Callable[..., Tensor], adds: bool = False) -> Tensor:
+        y: Tensor = self.norm(self.update(x, f, x, adds))
         return y
 
 
@@ -43,9 +50,8 @@ class PreNorm(Residual):
     Source: Xiong et al. 2020, "On layer normalization in the Transformer architecture", figure 1.
     """
 
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        y: Tensor = x + self.dropout(f(self.norm(x)))
-        return y
+    def forward(self, x: Tensor, f: Callable[..., Tensor], adds: bool = False) -> Tensor:
+        return self.update(x, f, self.norm(x), adds)
 
 
 class BothNorm(Residual):
@@ -58,7 +64,7 @@ class BothNorm(Residual):
         self.norm, self.norm_after = norm, norm_after
         self.dropout = Dropout(dropout, rng=rng)
 
-    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, f: Callable[..., Tensor], adds: bool = False) -> Tensor:
         y: Tensor = x + self.dropout(self.norm_after(f(self.norm(x))))
         return y
 
@@ -91,12 +97,12 @@ class EncoderBlock(Module):
     ) -> Tensor:
         """`record`, where given, receives the attention weights as "self"; `aux` what a mixture of experts says."""
 
-        def attend(h: Tensor) -> Tensor:
-            return _attend(self.attention, h, None, "self", record, mask=mask, positions=positions)
+        def attend(h: Tensor, residual: Tensor | None = None) -> Tensor:
+            options = {"mask": mask, "positions": positions}
+            return _attend(self.attention, h, None, residual, "self", record, options)
 
-        x = self.attention_residual(x, attend)
-        x = self.feedforward_residual(x, _told(self.feedforward, mask, aux))
-        return x
+        x = self.attention_residual(x, attend, _adds(self.attention))
+        return _feed(self, x, mask, aux)
 
 
 class DecoderBlock(Module):
@@ -133,28 +139,31 @@ class DecoderBlock(Module):
         """`mask` is about the target (padding), `memory_mask` about the source; `record` takes "self" and "cross"."""
         seen = CAUSAL if mask is None else CAUSAL & mask
 
-        def attend(h: Tensor) -> Tensor:
-            return _attend(self.attention, h, None, "self", record, mask=seen, positions=positions, cache=cache)
+        def attend(h: Tensor, residual: Tensor | None = None) -> Tensor:
+            options = {"mask": seen, "positions": positions, "cache": cache}
+            return _attend(self.attention, h, None, residual, "self", record, options)
 
-        def attend_to_memory(h: Tensor) -> Tensor:
-            return _attend(self.cross_attention, h, memory, "cross", record, mask=memory_mask)
+        def attend_to_memory(h: Tensor, residual: Tensor | None = None) -> Tensor:
+            return _attend(self.cross_attention, h, memory, residual, "cross", record, {"mask": memory_mask})
 
-        x = self.attention_residual(x, attend)
+        x = self.attention_residual(x, attend, _adds(self.attention))
         if memory is not None:
-            x = self.cross_attention_residual(x, attend_to_memory)
+            x = self.cross_attention_residual(x, attend_to_memory, _adds(self.cross_attention))
         # With a cache the mask is about all tokens so far, not about these; padding that is routed changes no other.
-        x = self.feedforward_residual(x, _told(self.feedforward, mask if cache is None else None, aux))
-        return x
+        return _feed(self, x, mask if cache is None else None, aux)
 
 
 def _attend(
     attention: MultiHeadAttention,
     h: Tensor,
     memory: Tensor | tuple[Tensor, Tensor] | None,
+    residual: Tensor | None,
     name: str,
     record: dict[str, Array] | None,
-    **options: Any,
+    options: dict[str, Any],
 ) -> Tensor:
+    if residual is not None:
+        options["residual"] = residual
     if record is None:
         y: Tensor = attention(h, memory, **options)
         return y
@@ -162,10 +171,18 @@ def _attend(
     return y
 
 
-def _told(feedforward: Module, mask: Any, aux: Aux | None) -> Callable[[Tensor], Tensor]:
-    """A mixture of experts is told which tokens are real, and where its losses go; other networks need neither."""
-    if isinstance(feedforward, MixtureOfExperts):
+def _feed(block: EncoderBlock | DecoderBlock, x: Tensor, mask: Any, aux: Aux | None) -> Tensor:
+    """The feed-forward branch. A mixture of experts is told which tokens are real, and where its losses go."""
+    network, residual = block.feedforward, block.feedforward_residual
+    if isinstance(network, MixtureOfExperts):
         # A plain boolean array is about pairs here, as attention reads it, also where B = T makes it look like (B, T).
         real = None if mask is None else as_mask(mask)
-        return lambda h: feedforward(h, mask=real, aux=aux)
-    return feedforward
+        y: Tensor = residual(x, lambda h: network(h, mask=real, aux=aux))
+        return y
+    y = residual(x, network, _adds(network))
+    return y
+
+
+def _adds(sublayer: Module) -> bool:
+    """Does it take the residual along? (A layer of somebody else's need not.)"""
+    return type(sublayer) in (MultiHeadAttention, FeedForward, GatedFeedForward)

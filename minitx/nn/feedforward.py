@@ -8,6 +8,7 @@ from minitx.nn.init import Init, xavier_uniform
 from minitx.nn.linear import Linear, plain
 from minitx.nn.module import Module
 from minitx.ops import feed_forward
+from minitx.ops.arithmetic import onto
 from minitx.ops.feedforward import ACTIVATIONS
 from minitx.tensor import Tensor
 
@@ -39,13 +40,13 @@ class FeedForward(Module):
         self.phi = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout, rng=rng)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """FFN(x), and `residual` if there is one."""
         if self.dropout.active or not plain(self.up, self.down):
             h = self.dropout(self.phi(self.up(x)))  # (..., d_ff)
-            result: Tensor = self.down(h)  # (..., d_model)
-            return result
+            return onto(residual, self.down(h))  # (..., d_model)
         up, down = self.up, self.down
-        return feed_forward(x, up.weight, up.bias, down.weight, down.bias, self.activation)
+        return feed_forward(x, up.weight, up.bias, down.weight, down.bias, self.activation, residual)
 
     def extra(self) -> str:
         return self.activation

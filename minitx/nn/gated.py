@@ -8,6 +8,7 @@ from minitx.nn.init import Init, xavier_uniform
 from minitx.nn.linear import Linear, plain
 from minitx.nn.module import Module
 from minitx.ops import gated_feed_forward
+from minitx.ops.arithmetic import onto
 from minitx.ops.feedforward import GATES
 from minitx.tensor import Tensor
 
@@ -41,14 +42,14 @@ class GatedFeedForward(Module):
         self.gated = GATES[activation]
         self.dropout = Dropout(dropout, rng=rng)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """FFN(x), and `residual` if there is one."""
         if self.dropout.active or not plain(self.gate, self.up, self.down):
             h = self.dropout(self.gated(self.gate(x), self.up(x)))  # (..., d_ff)
-            result: Tensor = self.down(h)  # (..., d_model)
-            return result
+            return onto(residual, self.down(h))  # (..., d_model)
         gate, up, down = self.gate, self.up, self.down
         return gated_feed_forward(
-            x, gate.weight, gate.bias, up.weight, up.bias, down.weight, down.bias, self.activation
+            x, gate.weight, gate.bias, up.weight, up.bias, down.weight, down.bias, self.activation, residual
         )
 
     def extra(self) -> str:

@@ -33,5 +33,8 @@ def plain(*layers: Module) -> bool:
     Where somebody watches (a trace, the search for the first NaN) the answer is no, and each layer is seen at work,
     unless the observer says that it takes things as they are (`whole`).
     """
+    for layer in layers:
+        if type(layer) is not Linear:
+            return False
     observer = settings.current.get().observer
-    return all(type(layer) is Linear for layer in layers) and (observer is None or getattr(observer, "whole", False))
+    return observer is None or getattr(observer, "whole", False)

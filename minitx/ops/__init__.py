@@ -9,7 +9,13 @@ from minitx.ops.embedding import embedding
 from minitx.ops.exponential import exp, log, rsqrt, sqrt
 from minitx.ops.feedforward import feed_forward, gated_feed_forward
 from minitx.ops.gated import geglu, glu, reglu, swiglu
-from minitx.ops.heads import key_value_projections, merge_heads, self_attention_projections, split_heads
+from minitx.ops.heads import (
+    key_value_projections,
+    merge_heads,
+    output_projection,
+    self_attention_projections,
+    split_heads,
+)
 from minitx.ops.indexing import getitem, take_along_axis
 from minitx.ops.linear import linear
 from minitx.ops.linear_attention import linear_attention
@@ -48,5 +54,6 @@ __all__ = [
     "glu", "reglu", "geglu", "swiglu", "feed_forward", "gated_feed_forward", "rotary", "alibi_bias", "relative_bias",
     "expert_weights", "balance_loss", "router_z_loss", "dispatch", "expert_linear", "combine", "put_rows",
     "split_heads", "merge_heads", "self_attention_projections", "key_value_projections",
+    "output_projection",
     "attention", "attention_weights", "tiled_attention", "linear_attention", "cross_entropy", "mse", "operators",
 ]  # fmt: skip

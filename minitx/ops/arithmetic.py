@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from minitx.op import Array, Forward, op
+from minitx.tensor import Tensor
 
 
 @op(broadcasts=True)
@@ -35,6 +36,11 @@ def add(x: Array, y: Array) -> Forward:
         return dz, dz
 
     return z, backward
+
+
+def onto(residual: Tensor | None, y: Tensor) -> Tensor:
+    """residual + y; y alone where nothing passes it by."""
+    return y if residual is None else add(residual, y)
 
 
 @op(broadcasts=True)

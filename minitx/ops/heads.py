@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from minitx.op import Array, Forward, composite, op
+from minitx.ops.arithmetic import onto
 from minitx.ops.linear import linear
 from minitx.tensor import Tensor
 
@@ -125,3 +126,28 @@ def key_value_projections(
     k = split_heads(linear(memory, key, key_bias), kv_heads)
     v = split_heads(linear(memory, value, value_bias), kv_heads)
     return k, v
+
+
+@composite("x", "weight", "bias", "residual")
+def output_projection(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | None = None
+) -> Tensor:
+    """
+    for: what all heads have found, mixed, and added to what passes the attention by; together, for speed.
+
+    equation:
+        y = r + merge_heads(x) Wᵀ + b
+
+    where:
+        x         (B, heads, T, d)
+        weight    (d_model, heads * d)   W;  bias (d_model,)   b, or None
+        residual  r: of y's shape, or None
+        y         (B, T, d_model)
+
+    backward: that of its parts: dr = dy.
+
+    saved: x and the weight.
+
+    source: Vaswani et al. 2017, sections 3.1 and 3.2.2.
+    """
+    return onto(residual, linear(merge_heads(x), weight, bias))

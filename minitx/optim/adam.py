@@ -65,32 +65,34 @@ class Adam(Optimizer):
             g = g + decay * value
         _move(value, g, state, group)
 
-    def together(self, group: Group, todo: list[Job]) -> list[Job]:
-        """`update` in one call of kernels/optimizer.py, for all parameters that have been stepped equally often."""
+    def at_once(self, group: Group, jobs: list[Job]) -> bool:
+        """`update` of all in one call of kernels/optimizer.py, if all have been stepped equally often."""
         kernel = fast.kernels()
-        if kernel is None or type(self).update not in (Adam.update, AdamW.update):
-            return todo
-        alike: dict[int, list[tuple[Job, dict[str, Any]]]] = {}
-        for job in todo:
-            state = self.state.get(job[0]) or self.state.setdefault(job[0], _start(job[1]._data))
-            alike.setdefault(state["step"] + 1, []).append((job, state))
-        rest: list[Job] = []
-        lr, (beta1, beta2) = group["lr"], group["betas"]
-        for t, pairs in alike.items():
-            _, ps, gs, decays = zip(*[job for job, _ in pairs])
-            states = [state for _, state in pairs]
-            done = kernel.adam(
-                claim(ps), gs, [state["m"] for state in states], [state["v"] for state in states],
-                [1 - lr * decay for decay in decays] if self.decoupled else [1.0] * len(ps),
-                [0.0] * len(ps) if self.decoupled else decays,
-                lr / (1 - beta1**t), beta1, beta2, math.sqrt(1 - beta2**t), group["eps"],
-            )  # fmt: skip
-            if not done:
-                rest += [job for job, _ in pairs]
-                continue
+        if kernel is None or not jobs or type(self).update not in (Adam.update, AdamW.update):
+            return False
+        states = [self.state.get(name) or self.state.setdefault(name, _start(p._data)) for name, p, _, _ in jobs]
+        steps = [state["step"] for state in states]
+        if steps.count(steps[0]) < len(steps):
+            return False
+        _, ps, gs, decays = zip(*jobs)
+        t, lr, (beta1, beta2) = steps[0] + 1, group["lr"], group["betas"]
+        done: bool = kernel.adam(
+            claim(ps), gs, [state["m"] for state in states], [state["v"] for state in states],
+            [1 - lr * decay for decay in decays] if self.decoupled else [1.0] * len(ps),
+            [0.0] * len(ps) if self.decoupled else decays,
+            lr / (1 - beta1**t), beta1, beta2, math.sqrt(1 - beta2**t), group["eps"],
+        )  # fmt: skip
+        if done:
             for state in states:
                 state["step"] = t
-        return rest
+        return done
+
+    def together(self, group: Group, jobs: list[Job]) -> list[Job]:
+        """`at_once` for those that have been stepped equally often."""
+        alike: dict[int, list[Job]] = {}
+        for job in jobs:
+            alike.setdefault(self.state.get(job[0], {}).get("step", 0), []).append(job)
+        return [job for some in alike.values() if not self.at_once(group, some) for job in some]
 
 
 class AdamW(Adam):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minitx.accumulate import owned
 from minitx.ops.checks import number
 from minitx.optim import fast
 from minitx.optim.optimizer import Optimizer, named
@@ -31,11 +32,10 @@ def clip_grad_norm(parameters: Any, max_norm: float) -> float:
     """
     if not number(max_norm, "max_norm") >= 0:
         raise ValueError(f"max_norm is not negative (that would turn the gradients round), not {max_norm}")
-    pairs = parameters.named_parameters() if isinstance(parameters, Optimizer) else named(parameters)
-    having = [(name, p) for name, p in pairs if p.grad is not None and p.grad.size]
-    if (done := _compiled([p for _, p in having], max_norm)) is not None:
+    pairs = list(parameters.named_parameters()) if isinstance(parameters, Optimizer) else named(parameters)
+    if (done := _compiled([p for _, p in pairs if (g := p._grad) is not None and g.size], max_norm)) is not None:
         return done
-    with_gradient = [(name, p, p.grad) for name, p in having if p.grad is not None]
+    with_gradient = [(name, p, g) for name, p in pairs if (g := p.grad) is not None and g.size]
     largest = [max(float(g.max()), -float(g.min())) for _, _, g in with_gradient]  # NaN if any is NaN
     if bad := [name for (name, _, _), top in zip(with_gradient, largest) if not math.isfinite(top)]:
         raise FloatingPointError(f"the gradient is not finite in {', '.join(bad)}; no gradient was changed")
@@ -62,8 +62,6 @@ def _compiled(parameters: list[Tensor], max_norm: float) -> float | None:
     kernel = fast.kernels()
     if kernel is None or not parameters:
         return None
-    # Where nobody else holds the gradient, it need not become a new array. (2: the parameter and the call)
-    alone = [sys.getrefcount(p._grad) == 2 for p in parameters]
     gradients: Any = [p._grad for p in parameters]
     squares = kernel.sum_of_squares(gradients)
     if not 1e-290 < squares < 1e290:
@@ -73,10 +71,8 @@ def _compiled(parameters: list[Tensor], max_norm: float) -> float | None:
     if factor < 1e-30:
         return None
     if factor < 1:
-        scaled = [
-            g if ours and g.base is None and g.flags.writeable else np.empty_like(g)
-            for g, ours in zip(gradients, alone)
-        ]
+        # Where nobody else holds the gradient, it need not become a new array. (4: p, the list, g and the call)
+        scaled = [g if sys.getrefcount(g) == 4 and owned(g) else np.empty_like(g) for g in gradients]
         kernel.scale(gradients, factor, scaled)
         for p, g in zip(parameters, scaled):
             p._grad = g

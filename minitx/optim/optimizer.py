@@ -76,34 +76,45 @@ class Optimizer:
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
-        for group in self.groups:  # before anything changes
-            for name, p in zip(group["names"], group["params"]):
-                dtype = p._data.dtype
-                for key, array in self.state.get(name, NOTHING).items():
-                    if type(array) is np.ndarray and array.dtype is not dtype and array.dtype != dtype:
-                        raise TypeError(
-                            f"{name} is {dtype} now, and {key} of this optimizer is {array.dtype}: cast the model "
-                            "first, then make the optimizer"
-                        )
-        for group in self.groups:
-            decay = group["weight_decay"]
-            todo = [
-                (name, p, g, decay if getattr(p, "decay", True) else 0.0)
-                for name, p in zip(group["names"], group["params"])
-                if (g := p.grad) is not None
-            ]
-            for name, p, g, its_decay in self.together(group, todo):
+        todo = [(group, self._jobs(group)) for group in self.groups]
+        if len(todo) == 1 and self.at_once(*todo[0]):
+            return
+        self._check_dtypes()  # before anything changes
+        for group, jobs in todo:
+            for name, p, g, decay in self.together(group, jobs):
                 with p.writing() as value:
-                    self.update(value, g, self.state.setdefault(name, {}), group, its_decay)
+                    self.update(value, g, self.state.setdefault(name, {}), group, decay)
 
-    def together(self, group: Group, todo: list[Job]) -> list[Job]:
-        """Do what one kernel call can do for all, and return the rest, which `update` does one by one."""
-        return todo
+    def _jobs(self, group: Group) -> list[Job]:
+        decay = group["weight_decay"]
+        return [
+            (name, p, g, decay if getattr(p, "decay", True) else 0.0)
+            for name, p in zip(group["names"], group["params"])
+            if (g := p._grad) is not None
+        ]
+
+    def _check_dtypes(self) -> None:
+        for name, p in self.named_parameters():
+            for key, array in self.state.get(name, NOTHING).items():
+                if type(array) is np.ndarray and array.dtype != p.dtype:
+                    raise TypeError(
+                        f"{name} is {p.dtype} now, and {key} of this optimizer is {array.dtype}: cast the model "
+                        "first, then make the optimizer"
+                    )
+
+    def at_once(self, group: Group, jobs: list[Job]) -> bool:
+        """Do all of them in one kernel call, which looks at dtypes itself; or nothing, and return False."""
+        return False
+
+    def together(self, group: Group, jobs: list[Job]) -> list[Job]:
+        """Do what few kernel calls can do, and return the rest, which `update` does one by one."""
+        return jobs
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients; or, with `set_to_none=False`, set them to zeros, which `step` then applies."""
-        for _, p in self.named_parameters():
-            p.grad = None if set_to_none or p.grad is None else np.zeros_like(p.grad)
+        for group in self.groups:
+            for p in group["params"]:
+                p._grad = None if set_to_none or p._grad is None else np.zeros_like(p._grad)
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         for group in self.groups:

@@ -10,6 +10,7 @@ from minitx import masks
 from minitx.nn import DecoderBlock, EncoderBlock, FeedForward, Module, MultiHeadAttention, Parameter, split_heads
 from minitx.op import Array
 from minitx.ops import broadcast_to, concatenate, layer_norm, rms_norm
+from minitx.ops.arithmetic import onto
 from minitx.tensor import Tensor
 
 # ---------------------------------------------------------------------- attention
@@ -44,6 +45,7 @@ class AddedKeyAttention(MultiHeadAttention):
         positions: Any = None,
         cache: Any = None,
         weights: bool = False,
+        residual: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Array]:
         if cache is not None:
             raise ValueError("AddedKeyAttention has keys that belong to no token, and takes no cache")
@@ -66,7 +68,7 @@ class AddedKeyAttention(MultiHeadAttention):
             bias = bias if isinstance(bias, Tensor) else Tensor(np.asarray(bias, k.dtype))
             bias = broadcast_to(bias, (*bias.shape[:-1], S))
             bias = concatenate([bias, np.zeros((*bias.shape[:-1], added), k.dtype)], axis=-1)
-        return super().forward(x, (k, v), mask=mask, bias=bias, weights=weights)
+        return super().forward(x, (k, v), mask=mask, bias=bias, weights=weights, residual=residual)
 
 
 # ---------------------------------------------------------------------- norms
@@ -97,9 +99,8 @@ class OtherActivation(FeedForward):
         super().__init__(d_model, d_ff, **options)
         self.activation, self.phi = name, phi
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.down(self.dropout(self.phi(self.up(x))))
-        return y
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        return onto(residual, self.down(self.dropout(self.phi(self.up(x)))))
 
 
 # ---------------------------------------------------------------------- stacks

@@ -1,0 +1,43 @@
+"""The sum of the gradients that meet at one Tensor, written into one of them where that is ours."""
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minitx import settings
+
+Array = NDArray[Any]
+
+LARGE = 1 << 15  # elements: from here on it is worth the call of a kernel
+
+
+def owned(g: Array) -> bool:
+    """Is it fresh (top of tensor.py), so that it may be written to?"""
+    return g.base is None and g.flags.writeable
+
+
+def add(a: Array, b: Array) -> Array:
+    """a + b, written into whichever of the two is ours."""
+    if not owned(a):
+        a, b = b, a
+        if not owned(a):
+            return np.asarray(a + b)
+    if a.size < LARGE or not _by_kernel(a, b):
+        a += b
+    return a
+
+
+def _by_kernel(a: Array, b: Array) -> bool:
+    """The same on all threads (kernels/arithmetic.py), where kernels are at work: for one sum they are not loaded."""
+    if "minitx.kernels.parallel" not in sys.modules or not settings.current.get().kernels:
+        return False
+    from minitx.kernels import arithmetic
+    from minitx.kernels.compile import CannotCompile
+
+    try:
+        return arithmetic.add_to(a, b)
+    except CannotCompile:
+        return False
