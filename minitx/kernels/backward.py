@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from minitx.kernels import arithmetic, attention, linear, loss, normalization, optimizer
+from minitx.kernels import arithmetic, attention, linear, loss, normalization, optimizer, side_by_side
 
 PARTS = (
-    attention.attend_backward, linear.linear_backward, normalization.backward_rows,
+    attention.attend_backward, linear.linear_backward, side_by_side.backward_kernel, normalization.backward_rows,
     normalization.layer_norm_backward, loss.gradient_rows, loss.cross_entropy_backward, optimizer.look,
     optimizer.over_all, optimizer.square_block, optimizer.scale_block, optimizer.adam_block, arithmetic.add_part,
     arithmetic.add_kernel,

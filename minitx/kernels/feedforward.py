@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from minitx.kernels import side_by_side
 from minitx.kernels.linear import adds, fits, forward, gradients, project
 from minitx.kernels.matmul import (
     GATE,
     GATE_BACKWARD,
     GELU,
     GELU_TANH,
-    MORE,
     OPEN,
     RELU,
     SIGMOID,
@@ -86,10 +86,7 @@ def gated_feed_forward(
         )
         if du is None:
             return None, None, None, None, None, ddown, ddown_bias, dy
-        dx, dgate, dgate_bias = gradients(dg, x_rows, gate, gate_bias, (need.x, need.gate, need.gate_bias))
-        dx, dup, dup_bias = gradients(du, x_rows, up, up_bias, (need.x, need.up, need.up_bias), MORE, dx=dx)
-        return (
-            None if dx is None else dx.reshape(x.shape), dgate, dgate_bias, dup, dup_bias, ddown, ddown_bias, dy
-        )  # fmt: skip
+        dx, *rest = side_by_side.gradients((dg, du), x_rows, (gate, up), (gate_bias, up_bias), need)
+        return None if dx is None else dx.reshape(x.shape), *rest, ddown, ddown_bias, dy
 
     return y.reshape(x.shape), backward

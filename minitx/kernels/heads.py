@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minitx.kernels.linear import adds, fits, forward, gradients, project
-from minitx.kernels.matmul import MORE, NOTHING
+from minitx.kernels import side_by_side
+from minitx.kernels.linear import adds, fits, gradients, project
 
 Array = np.ndarray[Any, Any]
 Heads = tuple[tuple[Array, ...], Callable[..., Any]]
@@ -34,18 +34,14 @@ def _projections(x: Array, parts: Sequence[tuple[Array, Array | None, int]]) -> 
         return NotImplemented  # type: ignore[no-any-return]
     B, T, n_in = x.shape
     x_rows = x.reshape(B * T, n_in)
-    outputs = tuple([forward(x_rows, w, b).reshape(B, T, n, -1).swapaxes(1, 2) for w, b, n in parts])
+    weights, biases, numbers = zip(*parts)
+    ys = side_by_side.forward(x_rows, weights, biases)
+    outputs = tuple([y.reshape(B, T, n, -1).swapaxes(1, 2) for y, n in zip(ys, numbers)])
 
     def backward(dy: tuple[Array, ...], need: Any) -> tuple[Array | None, ...]:
-        dx: Array | None = None
-        grads: list[Array | None] = []
-        for i, (d, (w, b, _)) in enumerate(zip(dy, parts)):
-            d_rows = d.swapaxes(1, 2).reshape(B * T, len(w))
-            wanted = (need[0], need[2 * i + 1], need[2 * i + 2])
-            # dx = dq W_q + dk W_k + dv W_v
-            dx, dw, db = gradients(d_rows, x_rows, w, b, wanted, NOTHING if dx is None else MORE, dx=dx)
-            grads += [dw, db]
-        return (None if dx is None else dx.reshape(x.shape), *grads)
+        rows = [d.swapaxes(1, 2).reshape(B * T, -1) for d in dy]
+        dx, *rest = side_by_side.gradients(rows, x_rows, weights, biases, need)
+        return None if dx is None else dx.reshape(x.shape), *rest
 
     return outputs, backward
 

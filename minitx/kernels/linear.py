@@ -10,7 +10,7 @@ import numpy as np
 from numba import int64, void
 
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
-from minitx.kernels.matmul import NOTHING, PLUS, multiply, product_block, product_kernel
+from minitx.kernels.matmul import NOTHING, PLUS, product_block, product_kernel, record, room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 from minitx.kernels.tile import BITS
@@ -91,12 +91,16 @@ def gradients(
     )
 )  # fmt: skip
 def linear_backward(worker, dy, x, weight, dx, dweight, dbias, how, extra, slope, memory, threads):
-    none, nothing = dbias[:0], slope[:0]
+    none, nothing, records = dbias[:0], slope[:0], 0
+    args = np.empty(1 + room(dx, threads) + room(dweight, threads), np.int64)
     if len(dx):
-        multiply(worker, dy, weight, none, how, extra, slope, none, dx, memory, threads)  # dx = dy W
+        record(args, records, dy, weight, none, how, extra, slope, none, dx, 0, threads)  # dx = dy W
+        records += 1
     if len(dweight):
         # dW = Σ_rows dyᵀ x,  db = Σ_rows dy
-        multiply(worker, dy.T, x, none, NOTHING, nothing, nothing, dbias, dweight, memory, threads)
+        record(args, records, dy.T, x, none, NOTHING, nothing, nothing, dbias, dweight, 0, threads)
+        records += 1
+    share_products(worker, args, records, memory, threads)
 
 
 def adds(residual: Array | None, shape: tuple[int, ...], dtype: Any) -> bool:

@@ -225,7 +225,14 @@ def finish(row, how, extra, further, slope):
             row[j], slopes[j] = y, d
 
 
-# ---------------------------------------------------------------------- the whole product
+# ---------------------------------------------------------------------- whole products
+
+# Products that do not wait for each other are shared as one work. Its args: where the table of tasks begins; a record
+# for each product; and the table, for each task its product and the number of its block of C. A record says what
+# `block` is told, then how high and how many the blocks are, and how many of the products after it have the same C and
+# follow at once, block by block.
+(A, A_ROW, A_STEP, B, B_STEP, B_COLUMN, BIAS, C, M, N, K, HOW, EXTRA, SLOPE, SUMS, HEIGHT, BLOCKS, FOLLOWING,
+ FIELDS) = range(19)  # fmt: skip
 
 
 @inline
@@ -241,29 +248,63 @@ def block_height(m, n, threads):
     return max(32, -(-m // (pieces * ROWS)) * ROWS)
 
 
+@inline
+def record(args, number, a, b, bias, how, extra, slope, sums, c, following, threads):
+    """C = A B for arrays as record `number`; an empty bias, slope or sums is not there."""
+    at, m, n, k, size = 1 + number * FIELDS, c.shape[0], c.shape[1], b.shape[0], c.itemsize
+    height = block_height(m, n, threads)
+    blocks = -(-m // height) * -(-n // COLUMNS)
+    args[at + A], args[at + A_ROW], args[at + A_STEP] = address(a), a.strides[0] // size, a.strides[1] // size
+    args[at + B], args[at + B_STEP], args[at + B_COLUMN] = address(b), b.strides[0] // size, b.strides[1] // size
+    args[at + BIAS], args[at + C] = address(bias) if len(bias) else 0, address(c)
+    args[at + M], args[at + N], args[at + K] = m, n, k
+    args[at + HOW], args[at + EXTRA], args[at + SLOPE] = how, address(extra), address(slope) if len(slope) else 0
+    args[at + SUMS], args[at + HEIGHT], args[at + BLOCKS] = address(sums) if len(sums) else 0, height, blocks
+    args[at + FOLLOWING] = following
+
+
 @Worker
 def product_block(memory, args, task):
-    a, a_row, a_step, b, b_step, b_column = args[0], args[1], args[2], args[3], args[4], args[5]
-    bias, c, m, n, k = args[6], args[7], args[8], args[9], args[10]
-    how, extra, slope, sums, height = args[11], args[12], args[13], args[14], args[15]
-    across = -(-n // COLUMNS)
-    i, j = task // across * height, task % across * COLUMNS
-    block(memory, a, a_row, a_step, b, b_step, b_column, bias, c, m, n, i, min(m, i + height), j, min(n, j + COLUMNS),
-          k, how, extra, slope, sums)  # fmt: skip
+    entry = args[0] + 2 * task
+    first, number = 1 + args[entry] * FIELDS, args[entry + 1]
+    for at in range(first, first + (1 + args[first + FOLLOWING]) * FIELDS, FIELDS):
+        m, n, k, height = args[at + M], args[at + N], args[at + K], args[at + HEIGHT]
+        across = -(-n // COLUMNS)
+        i, j = number // across * height, number % across * COLUMNS
+        block(memory, args[at + A], args[at + A_ROW], args[at + A_STEP], args[at + B], args[at + B_STEP],
+              args[at + B_COLUMN], args[at + BIAS], args[at + C], m, n, i, min(m, i + height), j, min(n, j + COLUMNS),
+              k, args[at + HOW], args[at + EXTRA], args[at + SLOPE], args[at + SUMS])  # fmt: skip
+
+
+@inline
+def share_products(worker, args, records, memory, threads):
+    """Run the records. Of every product, each thread has its part of the blocks at hand before those of others."""
+    args[0] = 1 + records * FIELDS
+    task = 0
+    for thread in range(threads):
+        which = 0
+        while which < records:
+            blocks, following = args[1 + which * FIELDS + BLOCKS], args[1 + which * FIELDS + FOLLOWING]
+            for number in range(blocks * thread // threads, blocks * (thread + 1) // threads):
+                args[args[0] + 2 * task], args[args[0] + 2 * task + 1] = which, number
+                task += 1
+            which += 1 + following
+    share(worker, memory, args, task, threads)
+
+
+@inline
+def room(c, threads):
+    """How many numbers of args a product with this C needs."""
+    m, n = c.shape
+    return FIELDS + 2 * (-(-m // block_height(m, n, threads)) * -(-n // COLUMNS))
 
 
 @inline
 def multiply(worker, a, b, bias, how, extra, slope, sums, c, memory, threads):
     """C = A B for arrays, by the worker `product_block`; an empty bias, slope or sums is not there."""
-    m, n, k, size = c.shape[0], c.shape[1], b.shape[0], c.itemsize
-    height = block_height(m, n, threads)
-    args = np.array([
-        address(a), a.strides[0] // size, a.strides[1] // size,
-        address(b), b.strides[0] // size, b.strides[1] // size,
-        address(bias) if len(bias) else 0, address(c), m, n, k,
-        how, address(extra), address(slope) if len(slope) else 0, address(sums) if len(sums) else 0, height,
-    ])  # fmt: skip
-    share(worker, memory, args, -(-m // height) * -(-n // COLUMNS), threads)
+    args = np.empty(1 + room(c, threads), np.int64)
+    record(args, 0, a, b, bias, how, extra, slope, sums, c, 0, threads)
+    share_products(worker, args, 1, memory, threads)
 
 
 @kernel(

@@ -1,0 +1,111 @@
+"""Several linear layers of one x, yᵢ = x Wᵢᵀ + bᵢ, as one work for the threads: queries, keys, values; gate and up."""
+# mypy: allow-untyped-defs, no-check-untyped-defs
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numba import int64, types, void
+
+from minitx.kernels.compile import array, for_dtypes, kernel, strided
+from minitx.kernels.linear import NS
+from minitx.kernels.matmul import MORE, NOTHING, product_block, record, room, share_products
+from minitx.kernels.memory import NONE, memory_for
+from minitx.kernels.parallel import threads_for
+
+Array = np.ndarray[Any, Any]
+
+MOST = 3  # layers; those that are not there are empty
+three: Any = functools.partial(types.UniTuple, count=MOST)
+
+
+def forward(x: Array, weights: Sequence[Array], biases: Sequence[Array | None]) -> list[Array]:
+    """x Wᵢᵀ + bᵢ for rows (rows, in)."""
+    dtype, rows = x.dtype, len(x)
+    none, nothing = NONE[dtype]
+    ys = [np.empty((rows, len(w)), dtype) for w in weights]
+    threads = threads_for(NS * rows * sum([w.size for w in weights]))
+    forward_kernel[dtype](
+        product_block[dtype], x, _three(weights, nothing), _three([none if b is None else b for b in biases], none),
+        _three(ys, nothing), memory_for(dtype, threads), threads,
+    )  # fmt: skip
+    return ys
+
+
+def gradients(
+    dys: Sequence[Array], x: Array, weights: Sequence[Array], biases: Sequence[Array | None], need: Sequence[bool]
+) -> list[Array | None]:
+    """dx = Σᵢ dyᵢ Wᵢ, and dWᵢ = dyᵢᵀ x and dbᵢ = Σ dyᵢ for each i; `need` names them in this order, x first."""
+    dtype = x.dtype
+    none, nothing = NONE[dtype]
+    dx = np.empty(x.shape, dtype) if need[0] else None
+    dweights = [np.empty(w.shape, dtype) if wanted else None for w, wanted in zip(weights, need[1::2])]
+    dbiases = [
+        np.empty(len(b), dtype) if wanted and b is not None else None for b, wanted in zip(biases, need[2::2])
+    ]
+    threads = threads_for(2 * NS * len(x) * sum([w.size for w in weights]))
+    backward_kernel[dtype](
+        product_block[dtype], _three(dys, nothing), x, _three(weights, nothing), nothing if dx is None else dx,
+        _three([nothing if dw is None else dw for dw in dweights], nothing),
+        _three([none if db is None else db for db in dbiases], none), memory_for(dtype, threads), threads,
+    )  # fmt: skip
+    found: list[Array | None] = [dx]
+    for dy, dw, db in zip(dys, dweights, dbiases):
+        if db is not None and dw is None:
+            dy.sum(0, out=db)
+        found += [dw, db]
+    return found
+
+
+def _three(arrays: Sequence[Array], empty: Array) -> tuple[Array, ...]:
+    return (*arrays, *[empty] * (MOST - len(arrays)))
+
+
+@kernel(
+    *for_dtypes(
+        lambda T: void(
+            int64, strided(T, 2), three(strided(T, 2)), three(array(T, 1)), three(array(T, 2, writes=True)),
+            array(T, 2, writes=True), int64,
+        )
+    )
+)  # fmt: skip
+def forward_kernel(worker, x, weights, biases, ys, memory, threads):
+    none, nothing, records, places = memory[0, :0], memory[:0], 0, 1
+    for y in ys:
+        places += room(y, threads)
+    args = np.empty(places, np.int64)
+    for i in range(MOST):
+        if len(ys[i]):
+            record(args, records, x, weights[i].T, biases[i], NOTHING, nothing, nothing, none, ys[i], 0, threads)
+            records += 1
+    share_products(worker, args, records, memory, threads)
+
+
+@kernel(
+    *for_dtypes(
+        lambda T: void(
+            int64, three(strided(T, 2)), strided(T, 2), three(strided(T, 2)), array(T, 2, writes=True),
+            three(array(T, 2, writes=True)), three(array(T, 1, writes=True)), array(T, 2, writes=True), int64,
+        )
+    )
+)  # fmt: skip
+def backward_kernel(worker, dys, x, weights, dx, dweights, dbiases, memory, threads):
+    none, nothing, records, layers = memory[0, :0], memory[:0], 0, 0
+    places = 1 + MOST * room(dx, threads)
+    for i in range(MOST):
+        layers += len(weights[i]) > 0
+        places += room(dweights[i], threads)
+    args = np.empty(places, np.int64)
+    if len(dx):
+        for i in range(layers):  # dx = Σᵢ dyᵢ Wᵢ: to each block of the first product the others add theirs
+            how = NOTHING if i == 0 else MORE
+            record(args, i, dys[i], weights[i], none, how, nothing, nothing, none, dx, layers - 1 - i, threads)
+        records = layers
+    for i in range(layers):
+        if len(dweights[i]):
+            # dWᵢ = Σ_rows dyᵢᵀ x,  dbᵢ = Σ_rows dyᵢ
+            record(args, records, dys[i].T, x, none, NOTHING, nothing, nothing, dbiases[i], dweights[i], 0, threads)
+            records += 1
+    share_products(worker, args, records, memory, threads)
