@@ -229,38 +229,46 @@ def finish(row, how, extra, further, slope):
 
 # Products that do not wait for each other are shared as one work. Its args: where the table of tasks begins; a record
 # for each product; and the table, for each task its product and the number of its block of C. A record says what
-# `block` is told, then how high and how many the blocks are, and how many of the products after it have the same C and
+# `block` is told, then how large and how many the blocks are, and how many of the products after it have the same C and
 # follow at once, block by block.
-(A, A_ROW, A_STEP, B, B_STEP, B_COLUMN, BIAS, C, M, N, K, HOW, EXTRA, SLOPE, SUMS, HEIGHT, BLOCKS, FOLLOWING,
- FIELDS) = range(19)  # fmt: skip
+(A, A_ROW, A_STEP, B, B_STEP, B_COLUMN, BIAS, C, M, N, K, HOW, EXTRA, SLOPE, SUMS, HEIGHT, WIDTH, BLOCKS,
+ FOLLOWING, FIELDS) = range(20)  # fmt: skip
 
 
 @inline
 def block_height(m, n, threads):
-    """How many rows of C go into one block: every thread finds one or two blocks, and one has at least 32 rows.
+    """How many rows of C go into one block: each thread gets the same number of blocks, and one has at least 32 rows.
 
-    Each block packs B anew, which takes as long as 7 rows of multiply-adds.
+    That is one or two, where C is narrow: each block packs B anew, which takes as long as 7 rows of multiply-adds.
     """
     if threads == 1:
         return m
-    blocks = 2 * threads if m >= 512 * threads else threads
-    pieces = max(1, blocks // -(-n // COLUMNS))
+    across = -(-n // COLUMNS)
+    pieces = max(1, (2 * threads if m >= 512 * threads else threads) // across)
+    while pieces * across % threads:
+        pieces += 1
     return max(32, -(-m // (pieces * ROWS)) * ROWS)
+
+
+@inline
+def block_width(n, tile_width):
+    """How many columns: as equally many as tiles allow, at most COLUMNS."""
+    return -(-n // (-(-n // COLUMNS) * tile_width)) * tile_width
 
 
 @inline
 def record(args, number, a, b, bias, how, extra, slope, sums, c, following, threads):
     """C = A B for arrays as record `number`; an empty bias, slope or sums is not there."""
     at, m, n, k, size = 1 + number * FIELDS, c.shape[0], c.shape[1], b.shape[0], c.itemsize
-    height = block_height(m, n, threads)
-    blocks = -(-m // height) * -(-n // COLUMNS)
+    height, width = block_height(m, n, threads), block_width(n, VECTORS * BYTES // size)
+    blocks = -(-m // height) * -(-n // width)
     args[at + A], args[at + A_ROW], args[at + A_STEP] = address(a), a.strides[0] // size, a.strides[1] // size
     args[at + B], args[at + B_STEP], args[at + B_COLUMN] = address(b), b.strides[0] // size, b.strides[1] // size
     args[at + BIAS], args[at + C] = address(bias) if len(bias) else 0, address(c)
     args[at + M], args[at + N], args[at + K] = m, n, k
     args[at + HOW], args[at + EXTRA], args[at + SLOPE] = how, address(extra), address(slope) if len(slope) else 0
-    args[at + SUMS], args[at + HEIGHT], args[at + BLOCKS] = address(sums) if len(sums) else 0, height, blocks
-    args[at + FOLLOWING] = following
+    args[at + SUMS], args[at + HEIGHT], args[at + WIDTH] = address(sums) if len(sums) else 0, height, width
+    args[at + BLOCKS], args[at + FOLLOWING] = blocks, following
 
 
 @Worker
@@ -268,11 +276,11 @@ def product_block(memory, args, task):
     entry = args[0] + 2 * task
     first, number = 1 + args[entry] * FIELDS, args[entry + 1]
     for at in range(first, first + (1 + args[first + FOLLOWING]) * FIELDS, FIELDS):
-        m, n, k, height = args[at + M], args[at + N], args[at + K], args[at + HEIGHT]
-        across = -(-n // COLUMNS)
-        i, j = number // across * height, number % across * COLUMNS
+        m, n, k, height, width = args[at + M], args[at + N], args[at + K], args[at + HEIGHT], args[at + WIDTH]
+        across = -(-n // width)
+        i, j = number // across * height, number % across * width
         block(memory, args[at + A], args[at + A_ROW], args[at + A_STEP], args[at + B], args[at + B_STEP],
-              args[at + B_COLUMN], args[at + BIAS], args[at + C], m, n, i, min(m, i + height), j, min(n, j + COLUMNS),
+              args[at + B_COLUMN], args[at + BIAS], args[at + C], m, n, i, min(m, i + height), j, min(n, j + width),
               k, args[at + HOW], args[at + EXTRA], args[at + SLOPE], args[at + SUMS])  # fmt: skip
 
 
