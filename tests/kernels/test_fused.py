@@ -10,15 +10,26 @@ from minitx import Tensor, ops, reference
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 FFN = [(2, 150, 65), (300, 65), (300,), (65, 300), (65,)]
+THROUGH = [*FFN, (2, 150, 65)]  # with a residual
 GATED = [(2, 150, 65), (300, 65), (300,), (300, 65), (300,), (65, 300), (65,)]
+OUTPUT = [(2, 5, 150, 13), (67, 65), (67,), (2, 150, 67)]
 HEADS = [(3, 70, 65), (60, 65), (60,), (20, 65), (20,), (28, 65), (28,)]
+
+
+def through(*arrays, activation):
+    return ops.feed_forward(*arrays[:-1], activation, arrays[-1])
+
+
 RUNS = [
     *[(ops.feed_forward, FFN, {"activation": a}) for a in ("relu", "gelu", "gelu_tanh", "silu")],
     *[(ops.gated_feed_forward, GATED, {"activation": a}) for a in ("glu", "geglu", "geglu_tanh", "swiglu")],
     (ops.self_attention_projections, HEADS, {"heads": 6, "kv_heads": 2}),
     (ops.key_value_projections, [HEADS[0], *HEADS[3:]], {"kv_heads": 2}),
+    (through, THROUGH, {"activation": "gelu"}),
+    (ops.output_projection, OUTPUT, {}),
+    (ops.output_projection, OUTPUT[:3], {}),
 ]
-NAMES = [f"{op.name}-{next(iter(options.values()))}" for op, _, options in RUNS]
+NAMES = [f"{op.__name__}-{next(iter(options.values()), len(shapes))}" for op, shapes, options in RUNS]
 runs = pytest.mark.parametrize(("op", "shapes", "options"), RUNS, ids=NAMES)
 
 

@@ -70,43 +70,56 @@ GATES: dict[str, tuple[Any, Any]] = {
 
 
 def feed_forward(
-    x: Tensor, up: Tensor, up_bias: Tensor | None, down: Tensor, down_bias: Tensor | None, activation: str = "relu"
-) -> Tensor:
-    return linear(ACTIVATIONS[activation][0](linear(x, up, up_bias)), down, down_bias)
+    x: Tensor, up: Tensor, up_bias: Tensor | None, down: Tensor, down_bias: Tensor | None, activation: str = "relu",
+    residual: Tensor | float = 0.0,
+) -> Tensor:  # fmt: skip
+    return residual + linear(ACTIVATIONS[activation][0](linear(x, up, up_bias)), down, down_bias)
 
 
 def gated_feed_forward(
     x: Tensor, gate: Tensor, gate_bias: Tensor | None, up: Tensor, up_bias: Tensor | None, down: Tensor,
-    down_bias: Tensor | None, activation: str = "swiglu",
+    down_bias: Tensor | None, activation: str = "swiglu", residual: Tensor | float = 0.0,
 ) -> Tensor:  # fmt: skip
-    return linear(GATES[activation][0](linear(x, gate, gate_bias), linear(x, up, up_bias)), down, down_bias)
+    return residual + linear(GATES[activation][0](linear(x, gate, gate_bias), linear(x, up, up_bias)), down, down_bias)
 
 
-def torch_feed_forward(torch: Any, x: Any, up: Any, up_bias: Any, down: Any, down_bias: Any, activation: str) -> Any:
+def torch_feed_forward(
+    torch: Any, x: Any, up: Any, up_bias: Any, down: Any, down_bias: Any, activation: str, residual: Any = 0.0
+) -> Any:
     z = torch_linear(torch, x, up, up_bias)
-    return torch_linear(torch, ACTIVATIONS[activation][1](torch, z), down, down_bias)
+    return residual + torch_linear(torch, ACTIVATIONS[activation][1](torch, z), down, down_bias)
 
 
 def torch_gated_feed_forward(
-    torch: Any, x: Any, gate: Any, gate_bias: Any, up: Any, up_bias: Any, down: Any, down_bias: Any, activation: str
-) -> Any:
+    torch: Any, x: Any, gate: Any, gate_bias: Any, up: Any, up_bias: Any, down: Any, down_bias: Any, activation: str,
+    residual: Any = 0.0,
+) -> Any:  # fmt: skip
     g, u = torch_linear(torch, x, gate, gate_bias), torch_linear(torch, x, up, up_bias)
-    return torch_linear(torch, GATES[activation][1](torch, g, u), down, down_bias)
+    return residual + torch_linear(torch, GATES[activation][1](torch, g, u), down, down_bias)
+
+
+def output(x: Tensor, weight: Tensor, bias: Tensor | None = None, residual: Tensor | float = 0.0) -> Tensor:
+    return residual + linear(merge_heads(x), weight, bias)
+
+
+def torch_output(torch: Any, x: Any, weight: Any, bias: Any = None, residual: Any = 0.0) -> Any:
+    return residual + torch_linear(torch, x.transpose(1, 2).flatten(2), weight, bias)
 
 
 def _plain(name: str) -> Case:
-    return Case(
-        "feed_forward", name, lambda r: (normal(r, (2, 3, 5), (7, 5), (7,), (5, 7), (5,)), {"activation": name}),
-        feed_forward, torch_feed_forward,
-    )  # fmt: skip
+    def draw(r: Any) -> Any:
+        *arrays, residual = normal(r, (2, 3, 5), (7, 5), (7,), (5, 7), (5,), (2, 3, 5))
+        return (*arrays, name, residual), {}
+
+    return Case("feed_forward", name, draw, feed_forward, torch_feed_forward)
 
 
 def _gated(name: str) -> Case:
-    return Case(
-        "gated_feed_forward", name,
-        lambda r: (normal(r, (2, 3, 5), (7, 5), (7,), (7, 5), (7,), (5, 7), (5,)), {"activation": name}),
-        gated_feed_forward, torch_gated_feed_forward,
-    )  # fmt: skip
+    def draw(r: Any) -> Any:
+        *arrays, residual = normal(r, (2, 3, 5), (7, 5), (7,), (7, 5), (7,), (5, 7), (5,), (2, 3, 5))
+        return (*arrays, name, residual), {}
+
+    return Case("gated_feed_forward", name, draw, gated_feed_forward, torch_gated_feed_forward)
 
 
 def _without_biases(r: Any, *shapes: Any) -> tuple[Any, ...]:
@@ -126,12 +139,15 @@ CASES = [
          projections, torch_projections),
     Case("key_value_projections", "", lambda r: (normal(r, (3, 5, 7), (4, 7), (4,), (10, 7), (10,)), {"kv_heads": 2}),
          key_values, torch_key_values),
+    Case("output_projection", "", lambda r: (normal(r, (2, 3, 5, 7), (11, 21), (11,), (2, 5, 11)), {}), output,
+         torch_output),
+    Case("output_projection", "alone", lambda r: (normal(r, (2, 3, 5, 7), (11, 21)), {}), output, torch_output),
     *map(_plain, ACTIVATIONS),
-    Case("feed_forward", "no biases",
+    Case("feed_forward", "alone",
          lambda r: (_without_biases(r, (3, 5), (7, 5), (5, 7)), {"activation": "gelu"}), feed_forward,
          torch_feed_forward),
     *map(_gated, GATES),
-    Case("gated_feed_forward", "no biases",
+    Case("gated_feed_forward", "alone",
          lambda r: (_without_biases(r, (3, 5), (7, 5), (7, 5), (5, 7)), {"activation": "swiglu"}), gated_feed_forward,
          torch_gated_feed_forward),
 ]  # fmt: skip
