@@ -1,6 +1,8 @@
 """The sum of the gradients that meet at one Tensor, written into one of them where that is ours."""
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 from typing import Any
 
@@ -34,10 +36,12 @@ def _by_kernel(a: Array, b: Array) -> bool:
     """The same on all threads (kernels/arithmetic.py), where kernels are at work: for one sum they are not loaded."""
     if "minitx.kernels.parallel" not in sys.modules or not settings.current.get().kernels:
         return False
-    from minitx.kernels import arithmetic
-    from minitx.kernels.compile import CannotCompile
-
     try:
-        return arithmetic.add_to(a, b)
-    except CannotCompile:
+        return _kernels().add_to(a, b)  # type: ignore[no-any-return]
+    except NotImplementedError:  # it cannot be compiled on this machine, and has said so
         return False
+
+
+@functools.cache
+def _kernels() -> Any:
+    return importlib.import_module("minitx.kernels.arithmetic")
