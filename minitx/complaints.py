@@ -79,6 +79,27 @@ def no_rule(name: str, result: Any) -> TypeError:
     return TypeError(f"{name}: a rule returns (value, backward), two things; this one returned {came}")
 
 
+def not_differentiable(op: str, parameter: str) -> TypeError:
+    return TypeError(f"{op}: {parameter} is not differentiable; pass t.numpy() or t.detach()")
+
+
+def mixed(op: str, tensors: Sequence[Any]) -> TypeError:
+    kinds = " and ".join(sorted({str(t.dtype) for t in tensors}))
+    return TypeError(f"{op}: Tensors of {kinds} do not mix: nothing is cast silently, make them one dtype")
+
+
+def application(op: str, arguments: Sequence[tuple[str, Any]]) -> str:
+    """`linear(x (2, 3), weight (5, 3))`: an op and what it was called with, in one line."""
+
+    def word(a: Any) -> str:
+        a = getattr(a, "_data", a)  # of a Tensor
+        if isinstance(a, np.ndarray):
+            return str(a.shape)
+        return repr(a) if isinstance(a, int | float | str) else type(a).__name__
+
+    return f"{op}({', '.join([f'{name} {word(a)}' for name, a in arguments])})"
+
+
 class Refusals:
     """What NumPy and Python offer to do with a Tensor and should not, each with what to do instead."""
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy import ndarray
 
 from minitx import settings
-from minitx.complaints import apart, cast_all, no_rule, numbers
+from minitx.complaints import apart, application, cast_all, mixed, no_rule, not_differentiable, numbers
 from minitx.kernels import say
 from minitx.leaf import set_writeable
 from minitx.tensor import Array, Node, Tensor, wrap
@@ -143,11 +143,11 @@ class Op:
                     if dtype is None:
                         dtype = array.dtype
                     elif array.dtype is not dtype and array.dtype != dtype:
-                        raise self._mixed(inputs)
+                        raise mixed(self.name, inputs)
                     if a._requires_grad:
                         live |= 1 << slot
                 elif a._requires_grad:
-                    raise self._not_differentiable(self._parameter(len(arrays)))
+                    raise not_differentiable(self.name, self._parameter(len(arrays)))
                 arrays.append(array)
             elif a is None:
                 arrays.append(None)
@@ -227,9 +227,9 @@ class Op:
                     if a._requires_grad:
                         live |= 1 << self.slot[name]
                     if a._data.dtype != inputs[0]._data.dtype:
-                        raise self._mixed(inputs)
+                        raise mixed(self.name, inputs)
                 elif a._requires_grad:
-                    raise self._not_differentiable(name)
+                    raise not_differentiable(self.name, name)
                 options[name] = a._data
         return inputs[0]._data.dtype if inputs else None, live
 
@@ -325,16 +325,8 @@ class Op:
 
     def describe(self, args: Sequence[Any], options: dict[str, Any]) -> str:
         """`linear(x (2, 3), weight (5, 3))`: an application in one line."""
-
-        def word(a: Any) -> str:
-            a = a._data if isinstance(a, Tensor) else a
-            if isinstance(a, np.ndarray):
-                return str(a.shape)
-            return repr(a) if isinstance(a, int | float | str) else type(a).__name__
-
-        said = [f"{self._parameter(i)} {word(a)}" for i, a in enumerate(args)]
-        said += [f"{n} {word(a)}" for n, a in options.items() if a is not None]
-        return f"{self.name}({', '.join(said)})"
+        named = [(self._parameter(i), a) for i, a in enumerate(args)]
+        return application(self.name, named + [(n, a) for n, a in options.items() if a is not None])
 
     def _parameter(self, i: int) -> str:
         names = list(self.signature.parameters)
@@ -342,13 +334,6 @@ class Op:
 
     def _slot_name(self, slot: int) -> str:
         return self.wrt[slot] if slot < len(self.wrt) and not self.variadic else f"input {slot}"
-
-    def _not_differentiable(self, name: str) -> TypeError:
-        return TypeError(f"{self.name}: {name} is not differentiable; pass t.numpy() or t.detach()")
-
-    def _mixed(self, inputs: list[Tensor]) -> TypeError:
-        kinds = " and ".join(sorted({str(t.dtype) for t in inputs}))
-        return TypeError(f"{self.name}: Tensors of {kinds} do not mix: nothing is cast silently, make them one dtype")
 
     def __reduce__(self) -> str:
         return self.__qualname__  # type: ignore[attr-defined, no-any-return]  # copies are itself; pickle takes the name

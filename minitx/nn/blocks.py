@@ -184,5 +184,5 @@ def _feed(block: EncoderBlock | DecoderBlock, x: Tensor, mask: Any, aux: Aux | N
 
 
 def _adds(sublayer: Module) -> bool:
-    """Does it take the residual along? (A layer of somebody else's need not.)"""
-    return type(sublayer) in (MultiHeadAttention, FeedForward, GatedFeedForward)
+    """Does it take the residual along? (A layer or a `forward` of somebody else's need not.)"""
+    return type(sublayer) in (MultiHeadAttention, FeedForward, GatedFeedForward) and "forward" not in vars(sublayer)
