@@ -91,7 +91,7 @@ WIDE = 256  # and from so many on where every query sees all keys: there is no d
 NEAR = 128 * 1024  # bytes: K as small as this is taken to be in the second-level cache, with all the rest
 # Heads lie far apart, and their rows on the same cache lines: from so many queries on, copies of a head pay; in
 # backward, and forward.
-FAR, FARTHER = 512, 2048
+FAR, FARTHER = 512, 1024
 
 
 # ---------------------------------------------------------------------- forward
