@@ -68,16 +68,47 @@ def test_the_same_bits_on_one_thread_and_on_all(op, shapes, options):
     on_threads(lambda: everything(op, arrays, options))
 
 
-def test_only_what_is_asked_for():
+@runs
+def test_only_what_is_asked_for(op, shapes, options):
     """Frozen weights get no gradient, and the others the same as before."""
-    arrays = drawn(GATED, np.float64)
-    whole = everything(ops.gated_feed_forward, arrays, {})[1:]
+    arrays = drawn(shapes, np.float64)
+    whole = everything(op, arrays, options)[-len(arrays) :]
     for wanted in range(len(arrays)):
         inputs = [Tensor(a, requires_grad=i == wanted) for i, a in enumerate(arrays)]
-        y = ops.gated_feed_forward(*inputs)
-        (y * np.random.default_rng(1).standard_normal(y.shape)).sum().backward()
+        y = op(*inputs, **options)
+        rng = np.random.default_rng(1)
+        total = sum((part * rng.standard_normal(part.shape)).sum() for part in (y if isinstance(y, tuple) else (y,)))
+        total.backward()
         np.testing.assert_allclose(inputs[wanted].grad, whole[wanted], rtol=0, atol=1e-13)
         assert all(x.grad is None for i, x in enumerate(inputs) if i != wanted)
+
+
+@pytest.mark.parametrize("shape", [(65,), (1, 150, 65), (2, 1, 1)])
+def test_a_residual_that_broadcasts_is_added_by_the_parts(shape):
+    arrays = drawn(FFN, np.float64)
+    residual = Tensor(np.random.default_rng(2).standard_normal(shape), requires_grad=True)
+    y = ops.feed_forward(*arrays, "relu", residual)
+    np.testing.assert_allclose(y.numpy(), residual.numpy() + ops.feed_forward(*arrays, "relu").numpy(), atol=1e-14)
+    y.sum().backward()
+    assert residual.grad.shape == shape
+    np.testing.assert_allclose(residual.grad, y.size / residual.size)
+
+
+def test_a_residual_in_another_order_in_memory():
+    arrays = drawn(FFN, np.float32)
+    residual = np.random.default_rng(2).standard_normal((65, 150, 2)).astype(np.float32).T
+    y = ops.feed_forward(*arrays, "relu", residual).numpy()
+    np.testing.assert_array_equal(y, residual + ops.feed_forward(*arrays, "relu").numpy())
+
+
+def test_relu_keeps_nan_and_what_is_behind_it():
+    """Its slope is seen in h, where NaN is not above 0."""
+    x = Tensor(np.array([[np.nan], [2.0], [-2.0]]), requires_grad=True)
+    one = np.ones((1, 1))
+    y = ops.feed_forward(x, one, None, one, None)
+    np.testing.assert_array_equal(y.numpy(), [[np.nan], [2.0], [0.0]])
+    y.backward(np.ones((3, 1)))
+    np.testing.assert_array_equal(x.grad, [[0.0], [1.0], [0.0]])
 
 
 def test_relu_stops_an_infinite_gradient():

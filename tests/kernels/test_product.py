@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minitx import Tensor, ops, reference
 from minitx.kernels import matmul
-from minitx.kernels.matmul import DEPTH, TIMES, product
+from minitx.kernels.matmul import COLUMNS, DEPTH, PLUS, TIMES, block_height, block_width, product
 
 SIZES = st.one_of(st.integers(1, 70), st.sampled_from([127, 128, 129, DEPTH - 1, DEPTH, DEPTH + 1, 2 * DEPTH + 3]))
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -96,6 +96,28 @@ def test_epilogues(dtype):
     a, b, other = (rng.standard_normal(s).astype(dtype) for s in ((37, 300), (300, 131), (37, 131)))
     plain = product(a, b)
     np.testing.assert_array_equal(product(a, b, how=TIMES, extra=other), plain * other)
+    np.testing.assert_array_equal(product(a, b, how=PLUS, extra=other), plain + other)
+
+
+@pytest.mark.parametrize("n", [31, 33, 224, 255, 257, 384, 511, 513, 896, 1537])
+@pytest.mark.parametrize("m", [31, 33, 1025, 2048])
+def test_blocks_cover_the_matrix_and_are_as_many_for_each_thread(m, n):
+    for threads in (1, 2, 3, 8):
+        height, width = block_height.py_func(m, n, threads), block_width.py_func(n, 32)
+        assert width <= COLUMNS
+        assert width % 32 == 0
+        across = -(-n // width)
+        assert width * across - n < 32 * across  # equal but for the last tile
+        if m >= 32 * threads * threads:
+            assert -(-m // height) * across % threads == 0
+
+
+@pytest.mark.parametrize("shape", [(70, 5, 257), (33, 257, 513), (1025, 3, 300), (900, 64, 64)], ids=str)
+def test_the_same_bits_on_any_number_of_threads(shape):
+    m, k, n = shape
+    rng = np.random.default_rng(5)
+    a, b, other = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n), (m, n)))
+    on_threads(lambda: [product(a, b, how=PLUS, extra=other), product(a.T.copy().T, b.T.copy().T)])
 
 
 def test_infinity_and_nan_stay_where_they_belong():

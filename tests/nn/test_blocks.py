@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from minitx import nn
+from minitx import nn, settings
 from minitx.gradcheck import gradcheck, gradcheck_model
 from minitx.masks import padding
 from minitx.tensor import Tensor
@@ -160,3 +160,33 @@ def test_feedforward_by_hand():
     h = np.maximum(x.data @ ff.up.weight.data.T + ff.up.bias.data, 0)
     np.testing.assert_allclose(ff(x).data, h @ ff.down.weight.data.T + ff.down.bias.data, rtol=1e-12, atol=1e-13)
     assert h.shape[-1] == FF
+
+
+class Plainly(nn.FeedForward):
+    """A layer of somebody else's, which knows nothing of a residual."""
+
+    def forward(self, x):
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("kind", [nn.PreNorm, nn.PostNorm, both_norm])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_last_product_adds_the_residual_and_the_sum_is_the_same(kind, dropout):
+    """The same numbers, bit for bit, as with a feed-forward network whose result is added by the block."""
+    x, dy = draw(B, T, D).numpy(), draw(B, T, D, seed=3).numpy()
+    results = []
+    for network in (nn.FeedForward, Plainly):
+        rng = np.random.default_rng(0)
+        block = nn.EncoderBlock(
+            nn.MultiHeadAttention(D, H, rng=rng),
+            network(D, FF, "gelu", rng=rng),
+            lambda rng=rng: kind(nn.LayerNorm(D), dropout, rng=rng),
+        )
+        inputs = Tensor(x.astype(np.float32), requires_grad=True)
+        y = block(inputs)
+        y.backward(dy.astype(np.float32))
+        results.append([y.numpy(), inputs.grad, *[p.grad for p in block.parameters()]])
+        if kind is nn.PreNorm and dropout == 0 and settings.current.get().kernels:
+            assert y.node.op.name == ("feed_forward" if network is nn.FeedForward else "add")
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
