@@ -96,6 +96,29 @@ def test_a_model_that_was_cast_after_a_step_is_refused(make):
             np.testing.assert_array_equal(value, before[name])
 
 
+@pytest.mark.parametrize("groups", [True, False])
+@pytest.mark.parametrize("steps", [(1, 1), (1, 2)])
+def test_one_parameter_that_was_cast_stops_the_step_of_all(groups, steps):
+    """In another group, or stepped more often: nothing has changed, values, moments and counts."""
+    first, second = nn.Parameter(np.ones(3, np.float32)), nn.Parameter(np.ones(5, np.float32))
+    pairs = [("a", first), ("b", second)]
+    optimizer = AdamW([{"params": [pair]} for pair in pairs] if groups else pairs, lr=0.1)
+    for i in range(max(steps)):
+        for p, n in zip((first, second), steps):
+            p.grad = np.ones(p.shape, np.float32) if i < n else None
+        optimizer.step()
+    second.cast(np.float64)
+    first.grad, second.grad = np.ones(3, np.float32), np.ones(5)
+    before, state = [first.numpy(), second.numpy()], optimizer.state_dict()["state"]
+    with pytest.raises(TypeError, match="b is float64 now, and m of this optimizer is float32"):
+        optimizer.step()
+    for p, value in zip((first, second), before):
+        np.testing.assert_array_equal(p.numpy(), value)
+    for name, entry in optimizer.state_dict()["state"].items():
+        assert entry["step"] == state[name]["step"]
+        np.testing.assert_array_equal(entry["m"], state[name]["m"])
+
+
 def stepped(kind, **options):
     optimizer = kind([("w", leaf()), ("b", leaf(3))], lr=0.1, **options)
     for _, p in optimizer.named_parameters():
