@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from minitx.bench.matmul import Case, drawn
-from minitx.kernels.matmul import GELU_TANH, NOTHING, product
+from minitx.kernels.epilogue import GELU_TANH, NOTHING
+from minitx.kernels.matmul import product
 
 
 def build(what: Sequence[Any], threads: int) -> Callable[[], None]:

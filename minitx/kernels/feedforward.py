@@ -1,7 +1,8 @@
 """feed_forward and gated_feed_forward, fast: what they compute is in ops/feedforward.py.
 
-The activation, the gate and their backward passes are epilogues of the products (matmul.py): done to each piece of a
-row while it is in the cache. Stored for backward: the slope of the activation in the place of what it was given.
+The activation, the gate and their backward passes are epilogues of the products (epilogue.py): done to each piece of a
+row while it is in the cache. Stored for backward: the slope of the activation in the place of what it was given (of ReLU
+nothing: h shows it).
 """
 from __future__ import annotations
 
@@ -12,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from minitx.kernels import side_by_side
-from minitx.kernels.linear import adds, fits, forward, gradients, project
-from minitx.kernels.matmul import (
+from minitx.kernels.epilogue import (
     GATE,
     GATE_BACKWARD,
     GELU,
@@ -24,6 +24,7 @@ from minitx.kernels.matmul import (
     SILU,
     TIMES,
 )
+from minitx.kernels.linear import adds, fits, forward, gradients, project
 
 Array = np.ndarray[Any, Any]
 

@@ -10,7 +10,8 @@ import numpy as np
 from numba import int64, void
 
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
-from minitx.kernels.matmul import NOTHING, PLUS, product_block, product_kernel, record, room, share_products
+from minitx.kernels.epilogue import NOTHING, PLUS
+from minitx.kernels.matmul import product_block, product_kernel, record, room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 from minitx.kernels.tile import BITS
@@ -39,7 +40,7 @@ def forward(
     x: Array, weight: Array, bias: Array | None, how: int = NOTHING, extra: Array | None = None,
     slope: Array | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
-    """x Wᵀ + b for rows (rows, in), and an epilogue (matmul.py)."""
+    """x Wᵀ + b for rows (rows, in), and an epilogue (epilogue.py)."""
     dtype, rows, (n_out, n_in) = x.dtype, len(x), weight.shape
     none, nothing = NONE[dtype]
     y = np.empty((rows, n_out), dtype) if out is None else out

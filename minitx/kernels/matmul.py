@@ -30,11 +30,11 @@ import numpy as np
 from numba import int64, void
 
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, kernel, strided
+from minitx.kernels.epilogue import MORE, NOTHING, fetch_for_epilogue, finish
 from minitx.kernels.memory import NONE, PER_THREAD, memory_for
-from minitx.kernels.packing import STRIP, fetch_rows, fetch_strip, pack, pack_rows
+from minitx.kernels.packing import STRIP, fetch_strip, pack, pack_rows
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import address, elements, pointer, prefetch, size_of, where
-from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.tile import BITS, BYTES, ROWS, VECTORS, tile
 
 Array = np.ndarray[Any, Any]
@@ -44,10 +44,6 @@ COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cac
 IN_PLACE = 16384  # elements: a chunk of B as small as this, 64 KB, is read where it is
 NEAR = 256 * 1024  # bytes: a C as small as this is taken to be in the second-level cache
 assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
-
-# What happens to C at the end ("epilogue"): nothing; C is added to what stands there; an activation, its slope stored
-# beside it; a second matrix is multiplied with or added, or C is 0 where that is not positive; a gate (see finish).
-NOTHING, MORE, RELU, GELU, GELU_TANH, SILU, SIGMOID, TIMES, PLUS, OPEN, GATE, GATE_BACKWARD = range(12)
 
 
 # ---------------------------------------------------------------------- one block of C
@@ -161,68 +157,6 @@ def add_columns(like, a, a_row, a_step, depth, rows, sums, more, edge):
             total[i] += w[i * a_row]
     for i in range(rows):
         sums[i] = sums[i] + total[i] if more else total[i]
-
-
-@inline
-def fetch_for_epilogue(like, how, extra, slope, at, further, rows, columns, n):
-    """Ask for what `finish` will read and write for these rows besides C."""
-    if how >= TIMES:
-        fetch_rows(like, extra + at, n, rows, columns)
-    if how == GATE_BACKWARD:
-        fetch_rows(like, extra + further + at, n, rows, columns)
-    if slope:
-        fetch_rows(like, slope + at, n, rows, columns)
-
-
-@inline
-def finish(row, how, extra, further, slope):
-    """The epilogue on a piece of a row of C, which has just been computed and is still in the cache.
-
-    GATE:           C is the second projection of a gated network, extra the activated first one, slope its slope:
-                    slope = slope * C, which is what the first one's gradient will need, and C = C * extra
-    GATE_BACKWARD:  C is the gradient of their product; extra as above, and what `slope` became stands `further` behind:
-                    slope = C * that, the gradient of the first, and C = C * extra, the gradient of the second
-    """
-    like, n = row[0], len(row)
-    slopes, factor = elements(like, slope, n), pointer(like, extra)
-    if how == TIMES:
-        for j in range(n):
-            row[j] *= factor[j]
-    elif how == PLUS:
-        for j in range(n):
-            row[j] += factor[j]
-    elif how == OPEN:
-        for j in range(n):
-            row[j] = row[j] if factor[j] > 0 else 0
-    elif how == GATE:
-        for j in range(n):
-            slopes[j] *= row[j]
-            row[j] *= factor[j]
-    elif how == GATE_BACKWARD:
-        other = pointer(like, extra + further)
-        for j in range(n):
-            slopes[j] = row[j] * other[j]
-            row[j] *= factor[j]
-    elif how == RELU:
-        for j in range(n):
-            y, d = relu(row[j])
-            row[j], slopes[j] = y, d
-    elif how == GELU:
-        for j in range(n):
-            y, d = gelu(row[j])
-            row[j], slopes[j] = y, d
-    elif how == GELU_TANH:
-        for j in range(n):
-            y, d = gelu_tanh(row[j])
-            row[j], slopes[j] = y, d
-    elif how == SILU:
-        for j in range(n):
-            y, d = silu(row[j])
-            row[j], slopes[j] = y, d
-    elif how == SIGMOID:
-        for j in range(n):
-            y, d = sigmoid(row[j])
-            row[j], slopes[j] = y, d
 
 
 # ---------------------------------------------------------------------- whole products

@@ -10,8 +10,9 @@ import numpy as np
 from numba import int64, types, void
 
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
+from minitx.kernels.epilogue import MORE, NOTHING
 from minitx.kernels.linear import NS
-from minitx.kernels.matmul import MORE, NOTHING, product_block, record, room, share_products
+from minitx.kernels.matmul import product_block, record, room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 

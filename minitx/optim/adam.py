@@ -85,6 +85,9 @@ class Adam(Optimizer):
         if done:
             for state in states:
                 state["step"] = t
+        elif t == 1:
+            for name, *_ in jobs:
+                del self.state[name]
         return done
 
     def together(self, group: Group, jobs: list[Job]) -> list[Job]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from minitx import Tensor, ops, reference
 from minitx.kernels import matmul
-from minitx.kernels.matmul import COLUMNS, DEPTH, PLUS, TIMES, block_height, block_width, product
+from minitx.kernels.epilogue import PLUS, TIMES
+from minitx.kernels.matmul import COLUMNS, DEPTH, block_height, block_width, product
 
 SIZES = st.one_of(st.integers(1, 70), st.sampled_from([127, 128, 129, DEPTH - 1, DEPTH, DEPTH + 1, 2 * DEPTH + 3]))
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
