@@ -1,8 +1,8 @@
 """feed_forward and gated_feed_forward, fast: what they compute is in ops/feedforward.py.
 
 The activation, the gate and their backward passes are epilogues of the products (epilogue.py): done to each piece of a
-row while it is in the cache. Stored for backward: the slope of the activation in the place of what it was given (of ReLU
-nothing: h shows it).
+row while it is in the cache. Stored for backward: the slope of the activation in the place of what it was given (of
+ReLU nothing: h shows it).
 """
 from __future__ import annotations
 
