@@ -12,7 +12,7 @@ from minitx.nn.dropout import Dropout
 from minitx.nn.feedforward import FeedForward
 from minitx.nn.gated import GatedFeedForward
 from minitx.nn.mixture import Aux, MixtureOfExperts
-from minitx.nn.module import Module
+from minitx.nn.module import Module, original
 from minitx.op import Array
 from minitx.tensor import Tensor
 
@@ -31,7 +31,8 @@ class Residual(Module):
 
     def update(self, x: Tensor, f: Callable[..., Tensor], h: Tensor, adds: bool) -> Tensor:
         """x + dropout(f(h)). A sublayer that `adds` is able to return f(h, x) = x + f(h), its last product the sum."""
-        y: Tensor = f(h, x) if adds and not self.dropout.active else x + self.dropout(f(h))
+        absent = original(self.dropout, Dropout) and not self.dropout.active
+        y: Tensor = f(h, x) if adds and absent else x + self.dropout(f(h))
         return y
 
 
@@ -64,7 +65,7 @@ class BothNorm(Residual):
         self.norm, self.norm_after = norm, norm_after
         self.dropout = Dropout(dropout, rng=rng)
 
-    def forward(self, x: Tensor, f: Callable[..., Tensor], adds: bool = False) -> Tensor:
+    def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         y: Tensor = x + self.dropout(self.norm_after(f(self.norm(x))))
         return y
 
@@ -101,7 +102,7 @@ class EncoderBlock(Module):
             options = {"mask": mask, "positions": positions}
             return _attend(self.attention, h, None, residual, "self", record, options)
 
-        x = self.attention_residual(x, attend, _adds(self.attention))
+        x = _branch(self.attention_residual, x, attend, self.attention)
         return _feed(self, x, mask, aux)
 
 
@@ -146,9 +147,9 @@ class DecoderBlock(Module):
         def attend_to_memory(h: Tensor, residual: Tensor | None = None) -> Tensor:
             return _attend(self.cross_attention, h, memory, residual, "cross", record, {"mask": memory_mask})
 
-        x = self.attention_residual(x, attend, _adds(self.attention))
+        x = _branch(self.attention_residual, x, attend, self.attention)
         if memory is not None:
-            x = self.cross_attention_residual(x, attend_to_memory, _adds(self.cross_attention))
+            x = _branch(self.cross_attention_residual, x, attend_to_memory, self.cross_attention)
         # With a cache the mask is about all tokens so far, not about these; padding that is routed changes no other.
         return _feed(self, x, mask if cache is None else None, aux)
 
@@ -177,12 +178,14 @@ def _feed(block: EncoderBlock | DecoderBlock, x: Tensor, mask: Any, aux: Aux | N
     if isinstance(network, MixtureOfExperts):
         # A plain boolean array is about pairs here, as attention reads it, also where B = T makes it look like (B, T).
         real = None if mask is None else as_mask(mask)
-        y: Tensor = residual(x, lambda h: network(h, mask=real, aux=aux))
+        return _branch(residual, x, lambda h: network(h, mask=real, aux=aux), network)
+    return _branch(residual, x, network, network)
+
+
+def _branch(residual: Residual, x: Tensor, f: Callable[..., Tensor], sublayer: Module) -> Tensor:
+    """f on its branch. A sublayer of ours takes x along; somebody else's, or another kind of branch, need not."""
+    if original(residual, PreNorm, PostNorm) and original(sublayer, MultiHeadAttention, FeedForward, GatedFeedForward):
+        y: Tensor = residual(x, f, adds=True)
         return y
-    y = residual(x, network, _adds(network))
+    y = residual(x, f)
     return y
-
-
-def _adds(sublayer: Module) -> bool:
-    """Does it take the residual along? (A layer or a `forward` of somebody else's need not.)"""
-    return type(sublayer) in (MultiHeadAttention, FeedForward, GatedFeedForward) and "forward" not in vars(sublayer)

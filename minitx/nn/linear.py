@@ -5,7 +5,7 @@ import numpy as np
 
 from minitx import settings
 from minitx.nn.init import Init, start, xavier_uniform
-from minitx.nn.module import Module, Parameter
+from minitx.nn.module import Module, Parameter, original
 from minitx.ops import linear
 from minitx.tensor import Tensor
 
@@ -34,7 +34,7 @@ def plain(*layers: Module) -> bool:
     unless the observer says that it takes things as they are (`whole`).
     """
     for layer in layers:
-        if type(layer) is not Linear:
+        if not original(layer, Linear):
             return False
     observer = settings.current.get().observer
     return observer is None or getattr(observer, "whole", False)

@@ -163,6 +163,11 @@ class Module:
         return "\n".join(_tree("", self, ()))
 
 
+def original(module: Module, *kinds: type) -> bool:
+    """Is it of one of these kinds itself, with the `forward` of that kind, so that one op may do its work?"""
+    return type(module) in kinds and "forward" not in vars(module)
+
+
 def _walk(name: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
     if id(module) in seen:
         return

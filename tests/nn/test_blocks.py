@@ -190,3 +190,37 @@ def test_the_last_product_adds_the_residual_and_the_sum_is_the_same(kind, dropou
             assert y.node.op.name == ("feed_forward" if network is nn.FeedForward else "add")
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def small_block(residual=None):
+    rng = np.random.default_rng(0)
+    attention, network = nn.MultiHeadAttention(D, H, rng=rng), nn.FeedForward(D, FF, rng=rng)
+    return nn.EncoderBlock(attention, network, residual or (lambda: nn.PreNorm(nn.LayerNorm(D), rng=rng)))
+
+
+class Nothing(nn.Dropout):
+    def forward(self, x):
+        return x * 0.0
+
+
+class Halfway(nn.PreNorm):
+    def forward(self, x, f):
+        return x + 0.5 * f(self.norm(x))
+
+
+def test_what_somebody_else_has_put_in_is_called():
+    x = Tensor(np.random.default_rng(1).standard_normal((B, T, D)).astype(np.float32))
+    block = small_block()
+    block.attention.out.forward = lambda h: h * 0.0
+    block.feedforward.down.forward = lambda h: h[..., :D] * 0.0
+    np.testing.assert_array_equal(block(x).numpy(), x.numpy())
+
+    block = small_block()
+    for residual in (block.attention_residual, block.feedforward_residual):
+        residual.dropout = Nothing(0.0, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(block(x).numpy(), x.numpy())
+
+    block = small_block(lambda: Halfway(nn.LayerNorm(D), rng=np.random.default_rng(0)))
+    y = x + 0.5 * block.attention(block.attention_residual.norm(x))
+    y = y + 0.5 * block.feedforward(block.feedforward_residual.norm(y))
+    np.testing.assert_array_equal(block(x).numpy(), y.numpy())
