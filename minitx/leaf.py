@@ -94,7 +94,7 @@ def claim(leaves: Sequence[Tensor]) -> list[np.ndarray[Any, Any]]:
         if leaf.node is not None or data.flags.writeable:
             leaf.check_leaf("changed in place")
         leaf.version = now
-        if data.base is not None or sys.getrefcount(data) > 3:  # (the leaf, `data` and the call) others read it
+        if data.base is not None or sys.getrefcount(leaf._data) > 3:  # (the leaf, `data` and the call) others read it
             leaf._data = data = data.copy()
             set_writeable(data, False)
         memory.append(data)

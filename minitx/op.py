@@ -268,12 +268,14 @@ class Op:
                 g = self.fit(g, x.shape, slot)
             if g.dtype is not x.dtype and g.dtype != x.dtype:
                 raise TypeError(f"backward of {self.name}: {x.dtype} in, {g.dtype} for {self._slot_name(slot)}")
-            owner = id(g if g.base is None else g.base)
-            if owner in memory:
-                set_writeable(memory[owner], False)  # one memory for two inputs belongs to neither
+            owner: Any = g
+            while (base := getattr(owner, "base", None)) is not None:
+                owner = base
+            if id(owner) in memory:
+                set_writeable(memory[id(owner)], False)  # one memory for two inputs belongs to neither
                 set_writeable(g, False)
             else:
-                memory[owner] = g
+                memory[id(owner)] = g
             out.append(g)
         return out
 

@@ -179,3 +179,23 @@ def test_graph_goes_with_its_last_tensor():
     assert node() is not None
     del z
     assert node() is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_two_gradients_in_one_memory_however_they_are_made(turned):
+    """A view that NumPy made by strides names its owner only through an object in between."""
+
+    @op
+    def both(x, y):
+        def backward(dz):
+            g = dz * 3.0
+            pair = np.lib.stride_tricks.as_strided(g, g.shape, g.strides), g
+            return pair[::-1] if turned else pair
+
+        return x + y, backward
+
+    a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    x, y = scale(a), scale(b)
+    (both(x, y) + x + y).sum().backward()
+    np.testing.assert_array_equal(a.grad, [4.0, 4.0])
+    np.testing.assert_array_equal(b.grad, [4.0, 4.0])

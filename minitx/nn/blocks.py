@@ -11,11 +11,13 @@ from minitx.nn.attention import MultiHeadAttention
 from minitx.nn.dropout import Dropout
 from minitx.nn.feedforward import FeedForward
 from minitx.nn.gated import GatedFeedForward
+from minitx.nn.linear import unwatched
 from minitx.nn.mixture import Aux, MixtureOfExperts
 from minitx.nn.module import Module, original
 from minitx.op import Array
 from minitx.tensor import Tensor
 
+ADD = MultiHeadAttention, FeedForward, GatedFeedForward  # sublayers that can add a residual to what they return
 CAUSAL = causal()  # one for all blocks: it remembers its last answer
 
 
@@ -184,8 +186,6 @@ def _feed(block: EncoderBlock | DecoderBlock, x: Tensor, mask: Any, aux: Aux | N
 
 def _branch(residual: Residual, x: Tensor, f: Callable[..., Tensor], sublayer: Module) -> Tensor:
     """f on its branch. A sublayer of ours takes x along; somebody else's, or another kind of branch, need not."""
-    if original(residual, PreNorm, PostNorm) and original(sublayer, MultiHeadAttention, FeedForward, GatedFeedForward):
-        y: Tensor = residual(x, f, adds=True)
-        return y
-    y = residual(x, f)
+    ours = original(residual, PreNorm, PostNorm) and original(sublayer, *ADD)
+    y: Tensor = residual(x, f, adds=True) if ours and unwatched() else residual(x, f)
     return y

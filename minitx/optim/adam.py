@@ -9,7 +9,7 @@ import numpy as np
 from minitx.leaf import claim
 from minitx.ops.checks import number
 from minitx.optim import fast
-from minitx.optim.optimizer import Group, Job, Optimizer
+from minitx.optim.optimizer import NOTHING, Group, Job, Optimizer
 from minitx.tensor import Array
 
 
@@ -70,11 +70,15 @@ class Adam(Optimizer):
         kernel = fast.kernels()
         if kernel is None or not jobs or type(self).update not in (Adam.update, AdamW.update):
             return False
-        states = [self.state.get(name) or self.state.setdefault(name, _start(p._data)) for name, p, _, _ in jobs]
-        steps = [state["step"] for state in states]
+        names, ps, gs, decays = zip(*jobs)
+        states = [self.state.get(name) or NOTHING for name in names]
+        steps = [state.get("step", 0) for state in states]
         if steps.count(steps[0]) < len(steps):
             return False
-        _, ps, gs, decays = zip(*jobs)
+        if steps[0] == 0:
+            states = [_start(p._data) for p in ps]
+        elif [state["m"].dtype for state in states] != [p._data.dtype for p in ps]:
+            return False
         t, lr, (beta1, beta2) = steps[0] + 1, group["lr"], group["betas"]
         done: bool = kernel.adam(
             claim(ps), gs, [state["m"] for state in states], [state["v"] for state in states],
@@ -83,11 +87,9 @@ class Adam(Optimizer):
             lr / (1 - beta1**t), beta1, beta2, math.sqrt(1 - beta2**t), group["eps"],
         )  # fmt: skip
         if done:
-            for state in states:
+            for name, state in zip(names, states):
                 state["step"] = t
-        elif t == 1:
-            for name, *_ in jobs:
-                del self.state[name]
+                self.state[name] = state
         return done
 
     def together(self, group: Group, jobs: list[Job]) -> list[Job]:

@@ -33,7 +33,7 @@ def clip_grad_norm(parameters: Any, max_norm: float) -> float:
     if not number(max_norm, "max_norm") >= 0:
         raise ValueError(f"max_norm is not negative (that would turn the gradients round), not {max_norm}")
     pairs = list(parameters.named_parameters()) if isinstance(parameters, Optimizer) else named(parameters)
-    if (done := _compiled([p for _, p in pairs if (g := p._grad) is not None and g.size], max_norm)) is not None:
+    if (done := _compiled([p for _, p in pairs if p._grad is not None and p._grad.size], max_norm)) is not None:
         return done
     with_gradient = [(name, p, g) for name, p in pairs if (g := p.grad) is not None and g.size]
     largest = [max(float(g.max()), -float(g.min())) for _, _, g in with_gradient]  # NaN if any is NaN
@@ -71,8 +71,9 @@ def _compiled(parameters: list[Tensor], max_norm: float) -> float | None:
     if factor < 1e-30:
         return None
     if factor < 1:
-        # Where nobody else holds the gradient, it need not become a new array. (4: p, the list, g and the call)
-        scaled = [g if sys.getrefcount(g) == 4 and owned(g) else np.empty_like(g) for g in gradients]
+        # Where nobody else holds the gradient, it need not become a new array. (3: the parameter, the list, the call)
+        alone = [sys.getrefcount(p._grad) == 3 for p in parameters]
+        scaled = [g if ours and owned(g) else np.empty_like(g) for g, ours in zip(gradients, alone)]
         kernel.scale(gradients, factor, scaled)
         for p, g in zip(parameters, scaled):
             p._grad = g

@@ -108,3 +108,13 @@ def test_pitfall_17_a_factor_below_float32_loses_nothing():
     pairs = parameters([1e308, 1e308])
     clip_grad_norm(pairs, 1e-10)
     np.testing.assert_allclose(pairs[0][1].grad, [1e-10 / math.sqrt(2)] * 2, rtol=1e-14)
+
+
+def test_gradients_that_nobody_else_holds_are_scaled_in_place():
+    pytest.importorskip("numba", reason="numba is not installed")
+    pairs = parameters(np.full((50, 40), 9.0), np.full(3, 9.0), np.full((7, 5), 9.0), dtype=np.float32)
+    held = pairs[1][1].grad
+    before = [g.ctypes.data for g in gradients(pairs)]
+    clip_grad_norm(pairs, 1.0)
+    assert [g.ctypes.data == at for g, at in zip(gradients(pairs), before)] == [True, False, True]
+    np.testing.assert_array_equal(held, 9.0)

@@ -97,9 +97,9 @@ def test_a_model_that_was_cast_after_a_step_is_refused(make):
 
 
 @pytest.mark.parametrize("groups", [True, False])
-@pytest.mark.parametrize("steps", [(1, 1), (1, 2)])
+@pytest.mark.parametrize("steps", [(1, 1), (1, 2), (0, 1)])
 def test_one_parameter_that_was_cast_stops_the_step_of_all(groups, steps):
-    """In another group, or stepped more often: nothing has changed, values, moments and counts."""
+    """In another group, or stepped more often: nothing has changed, values, moments and counts, and graphs still go."""
     first, second = nn.Parameter(np.ones(3, np.float32)), nn.Parameter(np.ones(5, np.float32))
     pairs = [("a", first), ("b", second)]
     optimizer = AdamW([{"params": [pair]} for pair in pairs] if groups else pairs, lr=0.1)
@@ -110,11 +110,14 @@ def test_one_parameter_that_was_cast_stops_the_step_of_all(groups, steps):
     second.cast(np.float64)
     first.grad, second.grad = np.ones(3, np.float32), np.ones(5)
     before, state = [first.numpy(), second.numpy()], optimizer.state_dict()["state"]
+    loss = (first * first).sum()
     with pytest.raises(TypeError, match="b is float64 now, and m of this optimizer is float32"):
         optimizer.step()
     for p, value in zip((first, second), before):
         np.testing.assert_array_equal(p.numpy(), value)
-    for name, entry in optimizer.state_dict()["state"].items():
+    loss.backward()
+    assert optimizer.state.keys() == state.keys()
+    for name, entry in optimizer.state.items():
         assert entry["step"] == state[name]["step"]
         np.testing.assert_array_equal(entry["m"], state[name]["m"])
 
