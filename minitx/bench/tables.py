@@ -11,15 +11,17 @@ from minitx.bench.timing import Timing
 
 def training(against: str | None, threads: int, seconds: float) -> list[dict[str, Any]]:
     """Training steps; with the memory that each side's process took after its imports, and for them."""
+    most = matmul.most(threads, seconds / 8)
+    print(f"the fastest of large matrix products here: {most:.0f} GFLOP/s (the shares below are of this)")
     print("training step: forward, backward, clip 1.0, AdamW; median (quartiles), float32")
     found = []
     for row in train.rows(against, threads, seconds):
         found.append(row)
-        line = side_by_side(str(row.size), row.ours, row.theirs, row.size.flops())
+        line = side_by_side(str(row.size), row.ours, row.theirs, row.size.flops(), most=most)
         took = [f"{s['peak'] - s['before']:.0f} + {s['before']:.0f}" for s in row.after if s and s["peak"]]
         print(f"{line}   first step after {row.first:.1f} s   {' / '.join(took)} MB", flush=True)
     mean("", (row.ratio for row in found))
-    return [train.as_dict(row) for row in found]
+    return [train.as_dict(row, most) for row in found]
 
 
 def attending(against: str | None, threads: int, seconds: float) -> dict[str, Any]:
@@ -77,11 +79,18 @@ def of_components(against: str | None, threads: int, seconds: float) -> list[dic
     return [row.to_dict() for row in found]
 
 
-def side_by_side(what: str, ours: Timing, theirs: Timing | None, flops: int, name: str = "torch") -> str:
-    """One line of a table."""
-    line = f"{what:46s} minitx {ours.ms():24s} {flops / ours.median / 1e9:6.1f} GFLOP/s"
+def side_by_side(
+    what: str, ours: Timing, theirs: Timing | None, flops: int, name: str = "torch", most: float = 0.0
+) -> str:
+    """One line of a table; with `most`, the GFLOP/s that the machine can do, also the share of it."""
+
+    def speed(timing: Timing, unit: str = "") -> str:
+        gflops = flops / timing.median / 1e9
+        return f"{gflops:6.1f}{unit}{f' {gflops / most:4.0%}' if most else ''}"
+
+    line = f"{what:46s} minitx {ours.ms():24s} {speed(ours, ' GFLOP/s')}"
     if theirs is not None:
-        line += f"   {name} {theirs.ms():24s} {flops / theirs.median / 1e9:6.1f}"
+        line += f"   {name} {theirs.ms():24s} {speed(theirs)}"
         line += f"   ratio {theirs.median / ours.median:.2f}"
     return line
 

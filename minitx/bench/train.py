@@ -41,13 +41,15 @@ def rows(
                 yield Row(size, mine, other, first, (ours.result, theirs.result))
 
 
-def as_dict(row: Row) -> dict[str, Any]:
+def as_dict(row: Row, most: float) -> dict[str, Any]:
+    """`most`: the GFLOP/s of the fastest matrix product on this machine."""
     return {
         "size": row.size._asdict(),
         "ours": row.ours._asdict(),
         "theirs": None if row.theirs is None else row.theirs._asdict(),
         "ratio": row.ratio,
         "gflops": row.size.flops() / row.ours.median / 1e9,
+        "most_gflops": most,
         "first_step_seconds": row.first,
         "after": list(row.after),
     }

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from minitx.bench import attention, growth, matmul, matmul_minitx, matmul_numpy, side_minitx
+from minitx.bench import attention, growth, matmul, matmul_minitx, matmul_numpy, side_minitx, tables
 from minitx.bench.models import Size, batch
 from minitx.bench.overhead import gradient_of_a_chain, overhead_lines, overheads
 from minitx.bench.timing import summary
@@ -100,6 +100,15 @@ def test_products_on_both_sides():
         np.testing.assert_allclose(*results, atol=1e-5)
     (row,) = matmul.rows(1, 0.001, cases[:1])
     assert row.ratio > 0
+
+
+def test_a_share_is_of_the_fastest_product():
+    """1 GFLOP in 10 ms is 100 GFLOP/s, half of 200."""
+    timing = summary([0.01])
+    line = tables.side_by_side("x", timing, summary([0.02]), 10**9, most=200.0)
+    assert " 100.0 GFLOP/s  50% " in line
+    assert line.endswith(" 50.0  25%   ratio 2.00")
+    assert "%" not in tables.side_by_side("x", timing, None, 10**9)
 
 
 def test_growth_counts_a_token():
