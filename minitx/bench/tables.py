@@ -12,7 +12,7 @@ from minitx.bench.timing import Timing
 def training(against: str | None, threads: int, seconds: float) -> list[dict[str, Any]]:
     """Training steps; with the memory that each side's process took after its imports, and for them."""
     most = matmul.most(threads, seconds / 8)
-    print(f"the fastest of large matrix products here: {most:.0f} GFLOP/s (the shares below are of this)")
+    print(f"the fastest of NumPy's large matrix products here: {most:.0f} GFLOP/s (the shares below are of this)")
     print("training step: forward, backward, clip 1.0, AdamW; median (quartiles), float32")
     found = []
     for row in train.rows(against, threads, seconds):

@@ -29,8 +29,8 @@ def forward(x: Array, weights: Sequence[Array], biases: Sequence[Array | None]) 
     ys = [np.empty((rows, len(w)), dtype) for w in weights]
     threads = threads_for(NS * rows * sum([w.size for w in weights]))
     forward_kernel[dtype](
-        product_block[dtype], x, _three(weights, nothing), _three([none if b is None else b for b in biases], none),
-        _three(ys, nothing), memory_for(dtype, threads), threads,
+        product_block[dtype], x, _three(weights, nothing), _three(biases, none), _three(ys, nothing),
+        memory_for(dtype, threads), threads,
     )  # fmt: skip
     return ys
 
@@ -49,8 +49,7 @@ def gradients(
     threads = threads_for(2 * NS * len(x) * sum([w.size for w in weights]))
     backward_kernel[dtype](
         product_block[dtype], _three(dys, nothing), x, _three(weights, nothing), nothing if dx is None else dx,
-        _three([nothing if dw is None else dw for dw in dweights], nothing),
-        _three([none if db is None else db for db in dbiases], none), memory_for(dtype, threads), threads,
+        _three(dweights, nothing), _three(dbiases, none), memory_for(dtype, threads), threads,
     )  # fmt: skip
     found: list[Array | None] = [dx]
     for dy, dw, db in zip(dys, dweights, dbiases):
@@ -60,8 +59,9 @@ def gradients(
     return found
 
 
-def _three(arrays: Sequence[Array], empty: Array) -> tuple[Array, ...]:
-    return (*arrays, *[empty] * (MOST - len(arrays)))
+def _three(arrays: Sequence[Array | None], empty: Array) -> tuple[Array, ...]:
+    """`empty` for what is None or beyond the end."""
+    return (*[empty if a is None else a for a in arrays], *[empty] * (MOST - len(arrays)))
 
 
 @kernel(
