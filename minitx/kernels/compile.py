@@ -45,7 +45,9 @@ HERE = Path(__file__).parent
 FORGET_AFTER = 30 * 24 * 3600  # seconds: folders of kernels from sources that nobody has used for so long are removed
 
 # What the compiler may do to floating-point arithmetic: everything but assume that NaN and infinity do not occur. Sums
-# may be regrouped, so that they vectorise; how is fixed when a kernel is compiled, so results repeat bit for bit.
+# may be regrouped, so that they vectorise; how is fixed when a kernel is compiled, so results repeat bit for bit. (A
+# loop that sums and stores at once would be compiled in two ways, one of them for arrays that may overlap, and where
+# they lie would choose: such a loop is a helper that says `no_overlap`. tests/kernels/test_places.py looks.)
 FASTMATH = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
 # Helpers are never called from Python: without the wrappers for that they compile faster.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numba import int64, void
 
-from minitx.kernels.compile import Worker, array, for_dtypes, kernel
+from minitx.kernels.compile import Worker, array, for_dtypes, inline, kernel
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import share, threads_for
-from minitx.kernels.pointer import address, cast, elements, size_of
+from minitx.kernels.pointer import address, cast, elements, no_overlap, size_of
 from minitx.kernels.vectormath import exp, log, maximum, minus
 
 Array = np.ndarray[Any, Any]
@@ -55,14 +55,11 @@ def softmax_forward(memory, args, task):
     size, each = size_of(like), max(1, ELEMENTS // n)
     for i in range(task * each, min(rows, (task + 1) * each)):
         x, y = elements(like, args[3] + i * n * size, n), elements(like, args[5] + i * n * size, n)
-        top, total = cast(like, -np.inf), cast(like, 0)
+        top = cast(like, -np.inf)
         for j in range(n):
             top = maximum(top, x[j])
         top = top if abs(top) < np.inf else cast(like, 0)  # a row of nothing but -inf: exp(-inf - 0) = 0
-        for j in range(n):
-            e = exp(minus(x[j], top))
-            total += e
-            y[j] = e
+        total = exponentials(x, y, top)
         total = cast(like, 1) if total == 0 else total
         if args[2]:
             log_total = log(total)
@@ -72,6 +69,17 @@ def softmax_forward(memory, args, task):
             factor = cast(like, 1) / total
             for j in range(n):
                 y[j] *= factor
+
+
+@inline
+def exponentials(x, y, top):
+    """y = exp(x - top), and their sum."""
+    no_overlap()
+    total = cast(top, 0)
+    for j in range(len(x)):
+        y[j] = exp(minus(x[j], top))
+        total += y[j]
+    return total
 
 
 @Worker
