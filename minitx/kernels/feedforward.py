@@ -14,7 +14,6 @@ import numpy as np
 
 from minitx.kernels import side_by_side
 from minitx.kernels.epilogue import (
-    GATE,
     GATE_BACKWARD,
     GELU,
     GELU_TANH,
@@ -71,11 +70,7 @@ def gated_feed_forward(
     if activation not in GATES or not (fine and fits(down, down, down_bias) and adds(residual, x.shape, x.dtype)):
         return NotImplemented  # type: ignore[no-any-return]
     x_rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    rows = len(x_rows)
-    both = np.empty((2 * rows, len(up)), x.dtype)
-    a, slope = both[:rows], both[rows:]
-    forward(x_rows, gate, gate_bias, GATES[activation], slope=slope, out=a)
-    h = forward(x_rows, up, up_bias, GATE, extra=a, slope=slope)  # slope becomes u * φ'
+    h, both = side_by_side.gated(x_rows, gate, gate_bias, up, up_bias, GATES[activation])  # both: a and u * φ'
     y = project(h, down, down_bias, residual)
 
     def backward(dy: Array, need: Any) -> tuple[Array | None, ...]:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numba import int64, void
 
+from minitx.kernels.block import product_block, record
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
 from minitx.kernels.epilogue import NOTHING, PLUS
-from minitx.kernels.matmul import product_block, product_kernel, record, room, share_products
+from minitx.kernels.matmul import product_kernel, room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 from minitx.kernels.tile import BITS
@@ -95,11 +96,11 @@ def linear_backward(worker, dy, x, weight, dx, dweight, dbias, how, extra, slope
     none, nothing, records = dbias[:0], slope[:0], 0
     args = np.empty(1 + room(dx, threads) + room(dweight, threads), np.int64)
     if len(dx):
-        record(args, records, dy, weight, none, how, extra, slope, none, dx, 0, threads)  # dx = dy W
+        record(args, records, dy, weight, none, how, extra, slope, none, dx, threads)  # dx = dy W
         records += 1
     if len(dweight):
         # dW = Σ_rows dyᵀ x,  db = Σ_rows dy
-        record(args, records, dy.T, x, none, NOTHING, nothing, nothing, dbias, dweight, 0, threads)
+        record(args, records, dy.T, x, none, NOTHING, nothing, nothing, dbias, dweight, threads)
         records += 1
     share_products(worker, args, records, memory, threads)
 

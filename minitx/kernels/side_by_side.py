@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numba import int64, types, void
 
+from minitx.kernels.block import product_block, record
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
-from minitx.kernels.epilogue import MORE, NOTHING
+from minitx.kernels.epilogue import GATE, MORE, NOTHING
 from minitx.kernels.linear import NS
-from minitx.kernels.matmul import product_block, record, room, share_products
+from minitx.kernels.matmul import room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 
@@ -33,6 +34,21 @@ def forward(x: Array, weights: Sequence[Array], biases: Sequence[Array | None]) 
         memory_for(dtype, threads), threads,
     )  # fmt: skip
     return ys
+
+
+def gated(
+    x: Array, gate: Array, gate_bias: Array | None, up: Array, up_bias: Array | None, activation: int
+) -> tuple[Array, Array]:
+    """For rows, g = x W_gateᵀ + b_gate and u = x W_upᵀ + b_up: φ(g) * u; and φ(g), with φ'(g) * u below it."""
+    dtype, rows = x.dtype, len(x)
+    h, both, none = np.empty((rows, len(up)), dtype), np.empty((2 * rows, len(up)), dtype), NONE[dtype][0]
+    threads = threads_for(2 * NS * rows * up.size)
+    gate_kernel[dtype](
+        product_block[dtype], x, gate, none if gate_bias is None else gate_bias, up,
+        none if up_bias is None else up_bias, activation, both[:rows], both[rows:], h,
+        memory_for(dtype, threads), threads,
+    )  # fmt: skip
+    return h, both
 
 
 def gradients(
@@ -79,7 +95,7 @@ def forward_kernel(worker, x, weights, biases, ys, memory, threads):
     args = np.empty(places, np.int64)
     for i in range(MOST):
         if len(ys[i]):
-            record(args, records, x, weights[i].T, biases[i], NOTHING, nothing, nothing, none, ys[i], 0, threads)
+            record(args, records, x, weights[i].T, biases[i], NOTHING, nothing, nothing, none, ys[i], threads)
             records += 1
     share_products(worker, args, records, memory, threads)
 
@@ -102,11 +118,29 @@ def backward_kernel(worker, dys, x, weights, dx, dweights, dbiases, memory, thre
     if len(dx):
         for i in range(layers):  # dx = Σᵢ dyᵢ Wᵢ: to each block of the first product the others add theirs
             how = NOTHING if i == 0 else MORE
-            record(args, i, dys[i], weights[i], none, how, nothing, nothing, none, dx, layers - 1 - i, threads)
+            record(args, i, dys[i], weights[i], none, how, nothing, nothing, none, dx, threads, layers - 1 - i)
         records = layers
     for i in range(layers):
         if len(dweights[i]):
             # dWᵢ = Σ_rows dyᵢᵀ x,  dbᵢ = Σ_rows dyᵢ
-            record(args, records, dys[i].T, x, none, NOTHING, nothing, nothing, dbiases[i], dweights[i], 0, threads)
+            record(args, records, dys[i].T, x, none, NOTHING, nothing, nothing, dbiases[i], dweights[i], threads)
             records += 1
     share_products(worker, args, records, memory, threads)
+
+
+@kernel(
+    *for_dtypes(
+        lambda T: void(
+            int64, strided(T, 2), strided(T, 2), array(T, 1), strided(T, 2), array(T, 1), int64,
+            array(T, 2, writes=True), array(T, 2, writes=True), array(T, 2, writes=True), array(T, 2, writes=True),
+            int64,
+        )
+    )
+)  # fmt: skip
+def gate_kernel(worker, x, gate, gate_bias, up, up_bias, activation, a, slope, h, memory, threads):
+    """Each row of tiles is computed for g and then for u: a and the slope are still in the first-level cache."""
+    none, nothing = memory[0, :0], memory[:0]
+    args = np.empty(1 + 2 * room(h, threads, x.shape[1], 2), np.int64)
+    record(args, 0, x, gate.T, gate_bias, activation, nothing, slope, none, a, threads, 1, True)
+    record(args, 1, x, up.T, up_bias, GATE, a, slope, none, h, threads)
+    share_products(worker, args, 2, memory, threads)

@@ -22,8 +22,8 @@ from numba import int64, void
 
 from minitx.kernels.atomic import add as add_to
 from minitx.kernels.atomic import load
+from minitx.kernels.block import DEPTH
 from minitx.kernels.compile import Worker, array, for_dtypes, inline, intrinsic, kernel
-from minitx.kernels.matmul import DEPTH
 from minitx.kernels.memory import LINE
 from minitx.kernels.parallel import share
 from minitx.kernels.pointer import address, ask_for, cast, elements, pointer, real, size_of, where

@@ -12,6 +12,7 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 FFN = [(2, 150, 65), (300, 65), (300,), (65, 300), (65,)]
 THROUGH = [*FFN, (2, 150, 65)]  # with a residual
 GATED = [(2, 150, 65), (300, 65), (300,), (300, 65), (300,), (65, 300), (65,)]
+DEEP = [(1, 70, 270), (150, 270), (150,), (150, 270), (150,), (270, 150), (270,)]  # two chunks of the sum
 OUTPUT = [(2, 5, 150, 13), (67, 65), (67,), (2, 150, 67)]
 HEADS = [(3, 70, 65), (60, 65), (60,), (20, 65), (20,), (28, 65), (28,)]
 
@@ -23,13 +24,14 @@ def through(*arrays, activation):
 RUNS = [
     *[(ops.feed_forward, FFN, {"activation": a}) for a in ("relu", "gelu", "gelu_tanh", "silu")],
     *[(ops.gated_feed_forward, GATED, {"activation": a}) for a in ("glu", "geglu", "geglu_tanh", "swiglu")],
+    (ops.gated_feed_forward, DEEP, {"activation": "geglu"}),
     (ops.self_attention_projections, HEADS, {"heads": 6, "kv_heads": 2}),
     (ops.key_value_projections, [HEADS[0], *HEADS[3:]], {"kv_heads": 2}),
     (through, THROUGH, {"activation": "gelu"}),
     (ops.output_projection, OUTPUT, {}),
     (ops.output_projection, OUTPUT[:3], {}),
 ]
-NAMES = [f"{op.__name__}-{next(iter(options.values()), len(shapes))}" for op, shapes, options in RUNS]
+NAMES = [f"{op.__name__}-{next(iter(options.values()), len(shapes))}-{shapes[0][-1]}" for op, shapes, options in RUNS]
 runs = pytest.mark.parametrize(("op", "shapes", "options"), RUNS, ids=NAMES)
 
 
