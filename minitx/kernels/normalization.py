@@ -33,7 +33,7 @@ def layer_norm(
     gain = np.ones(n, dtype) if weight is None else weight
     shift = np.zeros(n, dtype) if bias is None else bias
     y, statistics = np.empty((rows, n), dtype), np.empty((rows, 3), dtype)
-    threads = threads_for(0.4 * x.size)
+    threads = threads_for(0.6 * x.size)
     worker, backward_of = backward_rows[dtype], layer_norm_backward[dtype]
     layer_norm_forward[dtype](
         forward_rows[dtype], x_rows, gain, shift, eps, y, statistics, memory_for(dtype, threads), threads
@@ -178,7 +178,7 @@ def rms_norm(
     x_rows = np.ascontiguousarray(x).reshape(rows, n)
     gain = np.ones(n, dtype) if weight is None else weight + float(offset) if offset else weight
     y, inverse = np.empty((rows, n), dtype), np.empty(rows, dtype)
-    threads = threads_for(0.3 * x.size)
+    threads = threads_for(0.4 * x.size)
     worker, backward_of = rms_backward_rows[dtype], rms_norm_backward[dtype]
     rms_norm_forward[dtype](rms_rows[dtype], x_rows, gain, eps, y, inverse, memory_for(dtype, threads), threads)
 
