@@ -118,7 +118,7 @@ def backward_rows(memory, args, task):
         dy, x = elements(like, args[2] + i * n * size, n), elements(like, args[3] + i * n * size, n)
         statistics, dx = elements(like, args[5] + i * 3 * size, 3), elements(like, args[6] + i * n * size, n)
         mean, rest, r = statistics[0], statistics[1], statistics[2]
-        along_1, along_x = sums_of_row(x, dy, gain, mean, rest, r, dgain, dshift)
+        along_1, along_x = sums_of_row(n, x, dy, gain, mean, rest, r, dgain, dshift)
         along_1 /= count
         along_x /= count
         for j in range(n):
@@ -127,11 +127,11 @@ def backward_rows(memory, args, task):
 
 
 @inline
-def sums_of_row(x, dy, gain, mean, rest, r, dgain, dshift):
+def sums_of_row(n, x, dy, gain, mean, rest, r, dgain, dshift):
     """Σ_j dx̂_j and Σ_j dx̂_j x̂_j, where dx̂ = dy * gain; what the row adds to dgain and dshift."""
     no_overlap()
     along_1 = along_x = cast(r, 0)
-    for j in range(len(x)):
+    for j in range(n):
         xhat = centred(x[j], mean, rest) * r
         dxhat = dy[j] * gain[j]
         along_1 += dxhat
@@ -236,17 +236,17 @@ def rms_backward_rows(memory, args, task):
     for i in range(task * ROWS, min(rows, (task + 1) * ROWS)):
         dy, x = elements(like, args[2] + i * n * size, n), elements(like, args[3] + i * n * size, n)
         dx, r = elements(like, args[6] + i * n * size, n), inverse[i]
-        along = rms_sums_of_row(x, dy, gain, r, dgain) / count
+        along = rms_sums_of_row(n, x, dy, gain, r, dgain) / count
         for j in range(n):
             dx[j] = (dy[j] * gain[j] - x[j] * r * along) * r  # term 1 - term 2
 
 
 @inline
-def rms_sums_of_row(x, dy, gain, r, dgain):
+def rms_sums_of_row(n, x, dy, gain, r, dgain):
     """Σ_j dy_j gain_j x̂_j; what the row adds to dgain."""
     no_overlap()
     along = cast(r, 0)
-    for j in range(len(x)):
+    for j in range(n):
         xhat = x[j] * r
         along += dy[j] * gain[j] * xhat
         dgain[j] += dy[j] * xhat

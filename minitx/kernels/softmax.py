@@ -59,7 +59,7 @@ def softmax_forward(memory, args, task):
         for j in range(n):
             top = maximum(top, x[j])
         top = top if abs(top) < np.inf else cast(like, 0)  # a row of nothing but -inf: exp(-inf - 0) = 0
-        total = exponentials(x, y, top)
+        total = exponentials(n, x, y, top)
         total = cast(like, 1) if total == 0 else total
         if args[2]:
             log_total = log(total)
@@ -72,13 +72,14 @@ def softmax_forward(memory, args, task):
 
 
 @inline
-def exponentials(x, y, top):
+def exponentials(n, x, y, top):
     """y = exp(x - top), and their sum."""
     no_overlap()
     total = cast(top, 0)
-    for j in range(len(x)):
-        y[j] = exp(minus(x[j], top))
-        total += y[j]
+    for j in range(n):
+        e = exp(minus(x[j], top))
+        total += e
+        y[j] = e
     return total
 
 
