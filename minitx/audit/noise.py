@@ -59,14 +59,14 @@ def noise(task: Task, seconds: float) -> Finding:
 
 
 def train(task: Task, seconds: float, change: Callable[[Batch], Batch], steps: int = STEPS) -> tuple[float, float, int]:
-    """The mean loss of the last batches, its standard error, and how many steps there were time for."""
+    """The mean loss of the last batches, its standard error, and how many steps there were time for after the first."""
     model = fresh(task.s.model)
     width = getattr(task.s.config, "d_model", 32)
     optimizer = AdamW(model, lr=0.01 * min(1.0, math.sqrt(32 / width)))
     measure = task.loss or cross_entropy
     losses: list[float] = []
-    start = time.perf_counter()
-    while len(losses) < steps and (time.perf_counter() - start < seconds or len(losses) < 2):
+    start = 0.0
+    while len(losses) < steps and (len(losses) < 2 or time.perf_counter() - start < seconds):
         batch = change(random_batch(task))
         loss = measure(logits(model, batch), batch.targets)
         losses.append(loss.item())
@@ -74,6 +74,8 @@ def train(task: Task, seconds: float, change: Callable[[Batch], Batch], steps: i
         loss.backward()
         clip_grad_norm(model.parameters(), 1.0)
         optimizer.step()
+        if len(losses) == 1:
+            start = time.perf_counter()  # after the first step, which may have compiled kernels
     last = np.array(losses[-LAST:])
     return float(last.mean()), float(last.std(ddof=1) / math.sqrt(len(last))), len(losses)
 

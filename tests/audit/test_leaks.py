@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -363,6 +364,16 @@ def test_too_short_to_tell():
     finding = audit(build(), noise=True, seconds=1e-6)["noise"]
     assert finding.leak is None
     assert finding.said.startswith("2 steps are too few to tell")
+
+
+def test_the_first_step_is_not_counted_among_the_seconds(monkeypatch):
+    """Kernels may be compiled in it: here it takes 100 seconds, and each of the others a quarter of one."""
+    steps = []
+    clock = SimpleNamespace(perf_counter=lambda: 100 * bool(steps) + len(steps) / 4)
+    monkeypatch.setattr("minitx.audit.noise.time", clock)
+    monkeypatch.setattr("minitx.audit.noise.clip_grad_norm", lambda *args: steps.append(1))
+    finding = audit(build(layers=1), noise=True, seconds=4)["noise"]
+    assert finding.said.startswith("9 steps are too few to tell")
 
 
 # ---------------------------------------------------------------------- any callable
