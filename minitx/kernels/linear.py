@@ -39,12 +39,12 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, C
 
 def forward(
     x: Array, weight: Array, bias: Array | None, how: int = NOTHING, extra: Array | None = None,
-    slope: Array | None = None, out: Array | None = None,
+    slope: Array | None = None,
 ) -> Array:  # fmt: skip
     """x Wᵀ + b for rows (rows, in), and an epilogue (epilogue.py)."""
     dtype, rows, (n_out, n_in) = x.dtype, len(x), weight.shape
     none, nothing = NONE[dtype]
-    y = np.empty((rows, n_out), dtype) if out is None else out
+    y = np.empty((rows, n_out), dtype)
     threads = threads_for(NS * rows * n_in * n_out)
     product_kernel[dtype](
         product_block[dtype], x, weight.T, none if bias is None else bias, how, nothing if extra is None else extra,

@@ -141,6 +141,6 @@ def gate_kernel(worker, x, gate, gate_bias, up, up_bias, activation, a, slope, h
     """Each row of tiles is computed for g and then for u: a and the slope are still in the first-level cache."""
     none, nothing = memory[0, :0], memory[:0]
     args = np.empty(1 + 2 * room(h, threads, x.shape[1], 2), np.int64)
-    record(args, 0, x, gate.T, gate_bias, activation, nothing, slope, none, a, threads, 1, True)
+    record(args, 0, x, gate.T, gate_bias, activation, nothing, slope, none, a, threads, along=1, same_a=True)
     record(args, 1, x, up.T, up_bias, GATE, a, slope, none, h, threads)
     share_products(worker, args, 2, memory, threads)
