@@ -9,10 +9,10 @@ from typing import Any
 
 from minitx.data import EOS, PAD
 from minitx.data.tokenizer import SPECIAL
+from minitx.files import write_bytes
 from minitx.generation import evaluating
 from minitx.tensor import Array
 from minitx.training.extra import need
-from minitx.training.files import write_bytes
 from minitx.training.log import read_log
 
 SYMBOLS = 24  # an attention map shows at most so many places: more cannot be read

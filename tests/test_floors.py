@@ -17,7 +17,7 @@ FLOORS = [
     ["ops", "checking", "gradcheck", "tracing"],
     ["nn", "optim"],
     ["data", "models"],
-    ["generation", "tasks", "training", "audit", "learn", "bench", "interop", "plot"],
+    ["files", "generation", "tasks", "training", "audit", "learn", "bench", "interop", "plot"],
     ["cli"],
 ]
 INSIDE = {  # the order of the files of a folder, where design.md gives one

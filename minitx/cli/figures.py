@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minitx.cli.common import UserError
+from minitx.files import write_bytes
 
 
 def expect(where: str | None) -> None:
@@ -21,4 +22,4 @@ def write(figures: dict[str, Any], where: str) -> None:
     if where == "-":
         sys.stdout.write(text)
     else:
-        Path(where).write_text(text, encoding="utf-8")
+        write_bytes(where, text.encode("utf-8"))

@@ -120,6 +120,7 @@ def learned(args: argparse.Namespace, lang: str) -> int:
 
 
 def graded(args: argparse.Namespace, lang: str) -> int:
+    from minitx.files import write_bytes
     from minitx.learn.grade import as_csv, as_table, dumped, grade
 
     for name in filter(None, (args.csv, args.json)):  # before the work, not after it
@@ -131,5 +132,5 @@ def graded(args: argparse.Namespace, lang: str) -> int:
     print(as_table(result))
     for name, text in ((args.csv, as_csv), (args.json, dumped)):
         if name:
-            Path(name).write_text(text(result), "utf-8", newline="\n")
+            write_bytes(name, text(result).encode("utf-8"))
     return 0

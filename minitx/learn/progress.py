@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from minitx.files import write_bytes
 
 NAME = "progress.json"
 SCHEMA = 1
@@ -57,12 +58,9 @@ class Progress:
             self.of(slug).setdefault("solution", now())
 
     def save(self) -> None:
-        """Written beside and renamed: there is never half a file."""
         self.data["schema"] = SCHEMA
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(f"{NAME}.{os.getpid()}.new")
-        beside.write_text(json.dumps(self.data, indent=1, ensure_ascii=False) + "\n", "utf-8", newline="\n")
-        os.replace(beside, self.path)
+        write_bytes(self.path, (json.dumps(self.data, indent=1, ensure_ascii=False) + "\n").encode("utf-8"))
 
 
 def read(folder: Path) -> Progress:

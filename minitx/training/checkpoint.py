@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitx.data.vocabulary import Tokenizer, tokenizer_from_dict
+from minitx.files import write_json
 from minitx.models import Card, Transformer, TransformerConfig
 from minitx.models.card import PATHS, WITHOUT_MEANING, hash_of, is_flat
 from minitx.tensor import Array
 from minitx.training import tensorfile
-from minitx.training.files import write_json
 from minitx.training.tensorfile import CheckpointError
 
 FORMAT = 2  # of the .safetensors files: larger numbers are refused

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from minitx.training.files import write_bytes
+from minitx.files import write_bytes
 
 CLOCKS = ("seconds", "tokens_per_second")
 Record = dict[str, Any]

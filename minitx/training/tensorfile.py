@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from minitx.files import write_bytes
 from minitx.tensor import Array
 from minitx.training.extra import need
-from minitx.training.files import write_bytes
 
 KEY = "minitx"  # under which the JSON value stands in the file's metadata, a table of strings
 

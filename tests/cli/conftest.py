@@ -3,9 +3,9 @@ import pytest
 
 from minitx.cli import main
 from minitx.data import CharTokenizer
+from minitx.files import write_bytes
 from minitx.models import Transformer, TransformerConfig
 from minitx.training import save_model
-from minitx.training.files import write_bytes
 
 
 @pytest.fixture(autouse=True)

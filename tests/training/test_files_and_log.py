@@ -1,10 +1,11 @@
 """Files that are whole or not there; a log that can be cut back."""
 import json
 import os
+import sys
 
 import pytest
 
-from minitx.training.files import write_bytes
+from minitx.files import write_bytes
 from minitx.training.log import Log, read_log
 
 
@@ -31,6 +32,21 @@ def test_the_place_is_taken_by_a_rename(tmp_path, monkeypatch):
     write_bytes(path, b"new")
     assert seen == [(b"new", b"old")]
     assert path.read_bytes() == b"new"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes with a name, and links, are of Unix")
+def test_a_pipe_stays_a_pipe_and_a_link_a_link(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_bytes(pipe, b"through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    link.symlink_to(tmp_path / "there")
+    write_bytes(link, b"behind it")
+    assert link.is_symlink()
+    assert (tmp_path / "there").read_bytes() == b"behind it"
 
 
 def test_log_is_cut_back_to_a_step(tmp_path):

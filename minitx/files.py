@@ -9,8 +9,15 @@ from typing import Any
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:
-    """A reader sees the old file or the new one, never a part, whatever stops the program and when."""
-    path = Path(path)
+    """A reader sees the old file or the new one, never a part, whatever stops the program and when.
+
+    A link is followed; what is no file (a pipe, a terminal) is written to as it is.
+    """
+    path = Path(path).resolve()
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as stream:
+            stream.write(content)
+        return
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")  # a rename is atomic only within a disk
     try:
         with open(beside, "wb") as file:
