@@ -1,28 +1,30 @@
-"""minitx bench: how fast training and generation are, what an op costs, how long the import takes."""
+"""minitx bench: how fast training and generation are, their parts, what an op costs, how long the import takes."""
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 from minitx.bench import generation_tables, tables
 from minitx.bench.overhead import gradient_of_a_chain, overhead_lines, overheads
+from minitx.bench.sides import ratios
 from minitx.bench.timing import measure, summary
 from minitx.cli.common import UserError
+from minitx.cli.figures import expect, write
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="?", choices=tuple(WHAT), default="train", help="default: train")
+    parser.add_argument("what", nargs="?", choices=("all", *WHAT), default="all", help="default: all, about 20 minutes")
     parser.add_argument("--against", choices=("torch",), help="time PyTorch beside it (where it is installed)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one per core")
     parser.add_argument("--seconds", type=float, default=8.0, metavar="S", help="of each side and size (default: 8)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there too, after each part")
     parser.set_defaults(run=run)
 
 
@@ -36,12 +38,33 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--seconds is above 0, not {args.seconds}")
     if args.against == "torch" and importlib.util.find_spec("torch") is None:
         raise UserError('PyTorch is not installed: in the clone, pip install -e ".[torch]"; or leave out --against')
-    print(f"{platform.system()} {platform.machine()}, {args.threads} threads, Python {platform.python_version()}")
-    figures: Any = WHAT[args.what](args)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=1)
+    if args.json == "-":
+        raise UserError("--json names a file: the tables are on the terminal already")
+    expect(args.json)
+    machine = f"{platform.system()} {platform.machine()}, {args.threads} threads, Python {platform.python_version()}"
+    print(machine)
+    parts = list(WHAT) if args.what == "all" else [args.what]
+    figures: dict[str, Any] = {"machine": machine, "seconds": {}}
+    for part in parts:
+        if len(parts) > 1:
+            print(f"\n== {part}", flush=True)
+        began = time.perf_counter()
+        figures[part] = WHAT[part](args)
+        figures["seconds"][part] = time.perf_counter() - began
+        if args.json:
+            write(figures, args.json)
+    if len(parts) > 1:
+        print(f"\n== all in {sum(figures['seconds'].values()) / 60:.1f} minutes")
+        for part in parts:
+            if found := ratios_in(figures[part]):
+                print(f"{part:12s} {len(found):3d} rows, {ratios(found)}")
     return 0
+
+
+def ratios_in(figures: Any) -> list[float]:
+    """Of a part that is compared with somebody."""
+    rows = figures.get("rows", []) if isinstance(figures, dict) else figures
+    return [row["ratio"] for row in rows if row.get("ratio") is not None]
 
 
 def train(args: argparse.Namespace) -> Any:

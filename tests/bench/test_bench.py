@@ -9,7 +9,7 @@ from minitx.bench.models import Size, batch
 from minitx.bench.overhead import gradient_of_a_chain, overhead_lines, overheads
 from minitx.bench.timing import summary
 from minitx.bench.train import rows
-from minitx.cli import main
+from minitx.cli import bench, main
 
 SMALL = Size(2, 5, 8, 2, 1, V=11)
 
@@ -129,9 +129,34 @@ def test_the_command(tmp_path, capsys):
     target = tmp_path / "figures.json"
     assert main(["bench", "import", "--json", str(target)]) == 0
     assert "import minitx" in capsys.readouterr().out
-    assert json.loads(target.read_text(encoding="utf-8"))["minitx"] > 0
+    assert json.loads(target.read_text(encoding="utf-8"))["import"]["minitx"] > 0
     assert main(["bench", "--threads", "0"]) == 2
     assert main(["bench", "--threads", "100000"]) == 2
+    assert main(["bench", "--json", "-"]) == 2
+    assert main(["bench", "--json", str(tmp_path / "nowhere" / "figures.json")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_all_parts_one_after_the_other(tmp_path, capsys, monkeypatch):
+    """The figures of what is done are there when a later part stops."""
+    target = tmp_path / "figures.json"
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    parts = {"first": lambda _: [{"ratio": 2.0}, {"ratio": 8.0}], "second": lambda _: {"rows": [{"ratio": None}]}}
+    monkeypatch.setattr(bench, "WHAT", parts)
+    assert main(["bench", "--json", str(target)]) == 0
+    out = capsys.readouterr().out
+    assert out.index("== first") < out.index("== second") < out.index("== all in")
+    summary_line = " ".join(out.splitlines()[-1].split())
+    assert summary_line == "first 2 rows, ratio, theirs / ours: geometric mean 4.00, worst 2.00"
+
+    monkeypatch.setattr(bench, "WHAT", {"first": parts["second"], "second": stop})
+    assert main(["bench", "--json", str(target)]) == 130
+    kept = json.loads(target.read_text(encoding="utf-8"))
+    assert kept["first"] == {"rows": [{"ratio": None}]}
+    assert "second" not in kept
 
 
 def test_batches_are_shifted_once():

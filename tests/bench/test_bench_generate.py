@@ -76,7 +76,7 @@ def test_the_command(monkeypatch, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "uncached" in out
     assert "one after the other" in out
-    assert len(json.loads(target.read_text(encoding="utf-8"))["rows"]) == 3
+    assert len(json.loads(target.read_text(encoding="utf-8"))["generate"]["rows"]) == 3
 
 
 # ---------------------------------------------------------------------- the recurrent network
