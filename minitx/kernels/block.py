@@ -17,23 +17,27 @@ assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, pa
 
 # The record of a product, as many integers in `args`: where its matrices are (addresses, and steps in elements; bias,
 # slope and sums may be 0, not there; C, extra and slope have rows of n elements), and how large and how many its blocks
-# are. The products of the next ALONG records, all of one shape, go along with it, block by block: they have the same C
-# and take turns, or the same A, and each row of tiles is computed for all.
+# are. The next ALONG records go along with it, block by block: either all of them add to one C and take turns (their k
+# may differ), or all have one A, and each row of tiles is computed for all (SAME_A).
+# A_ROW, A_STEP: from A[i, p] to A[i + 1, p] and to A[i, p + 1]; B_STEP, B_COLUMN: from B[p, j] to B[p + 1, j] and to
+# B[p, j + 1]. IN_PLACE: B is not packed. FAR: C is too large to be in the cache, and is asked for ahead of time.
 (A, A_ROW, A_STEP, B, B_STEP, B_COLUMN, BIAS, C, M, N, K, HOW, EXTRA, SLOPE, SUMS, HEIGHT, WIDTH, BLOCKS,
  ALONG, SAME_A, IN_PLACE, FAR, FIELDS) = range(23)  # fmt: skip
 
 
 @inline
 def cut(m, n, most, tile_width, threads):
-    """Rows and columns of a block of C: each thread gets as much, in one or two blocks where C is narrow.
+    """Rows and columns of a block: `pieces` times `across` blocks, as many for each thread.
 
-    Few and high blocks, of 32 rows or more: each packs B anew, which takes as long as 7 rows of multiply-adds. They are
-    as equally wide as tiles allow, at most `most`.
+    About one block a thread, two where C has 512 rows for each. High blocks, of 32 rows or more: each packs its part of
+    B anew, which takes as long as 7 rows of multiply-adds. As equally wide as tiles allow, at most `most`.
+    For C (1000, 600), two threads, tiles of 32 and at most 256 columns: 504 rows; 224, 224 and 152 columns.
     """
     tiles = max(1, -(-n // tile_width))
     width = -(-tiles // max(1, -(-n // most)))
     across = -(-tiles // width)
     pieces = max(1, (2 * threads if m >= 512 * threads else threads) // across)
+    # Where the last block of a row of blocks is narrower, threads get equally many of each column of blocks.
     while pieces * (1 if tiles % width else across) % threads:
         pieces += 1
     height = m if threads == 1 else max(32, -(-m // (pieces * ROWS)) * ROWS)
@@ -59,7 +63,7 @@ def record(args, number, a, b, bias, how, extra, slope, sums, c, threads, along=
     args[at + HOW], args[at + EXTRA], args[at + SLOPE] = how, address(extra), address(slope) if len(slope) else 0
     args[at + SUMS], args[at + HEIGHT], args[at + WIDTH] = address(sums) if len(sums) else 0, height, width
     args[at + BLOCKS], args[at + ALONG], args[at + SAME_A] = blocks, along, same_a
-    small = args[at + B_STEP] * min(k, DEPTH) <= SMALL or height <= 2 * ROWS
+    small = args[at + B_STEP] * min(k, DEPTH) <= SMALL or height <= 2 * ROWS  # (a packed B would be used but twice)
     args[at + IN_PLACE], args[at + FAR] = args[at + B_COLUMN] == 1 and small, m * n * size > NEAR
 
 
@@ -68,9 +72,9 @@ def record(args, number, a, b, bias, how, extra, slope, sums, c, threads, along=
 
 @inline
 def block(memory, args, first, products, i0, i1, j0, j1):
-    """C[i0:i1, j0:j1] = A B + bias, and the epilogue, for the `products` from record `first` on, which have one A.
+    """C[i0:i1, j0:j1] = A B + bias, and the epilogue, for `products` records from args[first] on, which have one A.
 
-    sums[i0:i1] = Σ_p A[:, p], for the gradient of a bias: this part of A is being read anyway.
+    sums[i0:i1] = Σ_p A[:, p]: in dW = dyᵀ x, A is dyᵀ and this the gradient of the bias; A is being read anyway.
     """
     like = memory[0]
     size = size_of(like)
@@ -81,7 +85,8 @@ def block(memory, args, first, products, i0, i1, j0, j1):
     panel_a = panels + DEPTH * COLUMNS * size
     edge = panel_a + STRIP * DEPTH * size
     room_b = DEPTH * (COLUMNS // products) * size
-    # Rows of A at multiples of a page apart fall on the same cache lines.
+    # A tile reads A badly where its columns lie far apart (a transposed A), or its rows a multiple of 4 KB, which push
+    # each other out of the cache. A strip that more than two tiles read is worth packing then.
     pack_a = (a_step > 64 or (a_row > 1 and a_row * size % 4096 == 0)) and (j1 - j0) * products > 2 * width
     for p0 in range(0, k, DEPTH):
         depth = min(DEPTH, k - p0)
@@ -90,15 +95,15 @@ def block(memory, args, first, products, i0, i1, j0, j1):
         for i in range(i0, i1, ROWS):
             rows = min(ROWS, i1 - i)
             a_at, row, step = a + (i * a_row + p0 * a_step) * size, a_row, a_step
-            at = (i - i0) % STRIP
-            if pack_a:
+            at = (i - i0) % STRIP  # row i's place in its strip; 0: a strip begins
+            if pack_a:  # a_at, row and step become those of the packed strip
                 if at == 0:
                     pack_rows(like, a_at, a_row, a_step, depth, min(STRIP, i1 - i), panel_a)
                 if a_step == 1:
                     a_at, row = panel_a + at * depth * size, depth
                 else:
                     a_at, row, step = panel_a + at * size, 1, STRIP
-                ahead, ahead_p = i - at + STRIP, p0
+                ahead, ahead_p = i - at + STRIP, p0  # the next strip, or the next chunk's first, is asked for
                 if ahead >= i1:
                     ahead, ahead_p = i0, p0 + DEPTH
                 if ahead_p < k:
@@ -134,8 +139,9 @@ def row_of_tiles(like, args, at, a, a_row, a_step, p0, depth, i, rows, j0, j1, p
         fetch_for_epilogue(like, how, extra, slope, (i * n + j0) * size, m * n * size, rows, j1 - j0, n)
     for j in range(j0, j1, width):
         b_at, b_row = panels + (j - j0) * depth * size, width
-        to, to_row, start, start_row = c + j * size, n, 0, 0
-        if j + width > j1:
+        to, to_row = c + j * size, n
+        start, start_row = 0, 0  # what the tile adds to: nothing, C, or the bias
+        if j + width > j1:  # it would reach beyond C: computed beside it (B's panel ends with zeros), then copied
             to, to_row = edge, width
         else:
             if in_place:
@@ -144,7 +150,7 @@ def row_of_tiles(like, args, at, a, a_row, a_step, p0, depth, i, rows, j0, j1, p
                 start, start_row = to, n
             elif bias:
                 start = bias + j * size
-        if far:
+        if far:  # ask for the line in which each vector of C ends
             for r in range(rows):
                 for v in range(1, VECTORS + 1):
                     prefetch(to + r * to_row * size + v * BYTES - size)

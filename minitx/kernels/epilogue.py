@@ -7,8 +7,9 @@ from minitx.kernels.packing import fetch_rows
 from minitx.kernels.pointer import elements, pointer
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 
-# What happens to C at the end ("epilogue"): nothing; C is added to what stands there; an activation, its slope stored
-# beside it; a second matrix is multiplied with or added, or C is 0 where that is not positive; a gate (see finish).
+# What is done to C at the end. NOTHING. MORE: it is added to what C holds. RELU to SIGMOID: the activation of C, and
+# its slope in `slope`. TIMES, PLUS: C * extra, C + extra. OPEN: C where extra > 0, else 0. GATE and GATE_BACKWARD: see
+# `finish`. The order counts: what comes after MORE is for `finish`, and from TIMES on `extra` is read.
 NOTHING, MORE, RELU, GELU, GELU_TANH, SILU, SIGMOID, TIMES, PLUS, OPEN, GATE, GATE_BACKWARD = range(12)
 
 
@@ -27,10 +28,10 @@ def fetch_for_epilogue(like, how, extra, slope, at, further, rows, columns, n):
 def finish(row, how, extra, further, slope):
     """The epilogue on a piece of a row of C, which has just been computed and is still in the cache.
 
-    GATE:           C is the second projection of a gated network, extra the activated first one, slope its slope:
-                    slope = slope * C, which is what the first one's gradient will need, and C = C * extra
-    GATE_BACKWARD:  C is the gradient of their product; extra as above, and what `slope` became stands `further` behind:
-                    slope = C * that, the gradient of the first, and C = C * extra, the gradient of the second
+    Of a gated network h = a * u, where a = φ(g), g and u are projections of x (`extra`, `slope`: addresses):
+
+        GATE:           C = u, extra = a, and slope holds φ'(g):              slope *= C, kept for backward;  C *= a
+        GATE_BACKWARD:  C = dh, extra = a, and u φ'(g) `further` bytes on:    slope = C * u φ'(g) = dg;  C *= a, now du
     """
     like, n = row[0], len(row)
     slopes, factor = elements(like, slope, n), pointer(like, extra)

@@ -12,15 +12,13 @@ from numba import int64, void
 from minitx.kernels.block import product_block, record
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
 from minitx.kernels.epilogue import NOTHING, PLUS
-from minitx.kernels.matmul import product_kernel, room, share_products
+from minitx.kernels.matmul import NS, product_kernel, room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 from minitx.kernels.tile import BITS
 
 Array = np.ndarray[Any, Any]
 Gradients = tuple[Array | None, Array | None, Array | None]  # of x, weight and bias
-
-NS = 0.02  # nanoseconds a multiply-add takes one thread
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Callable[..., Any]]:

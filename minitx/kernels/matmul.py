@@ -11,14 +11,28 @@ A is (m, k), B (k, n), C (m, n). The work is cut twice:
         │ 0  │ 1  │ 2│  →   │ 0  ││ 1  ││ 2 0│   the last panel is filled up with zeros
         └────┴────┴──┘      └────┘└────┘└────┘
 
-  Packing also turns a transposed B (W in y = x Wᵀ, K in Q Kᵀ) the right way round, and a B that is narrow and already
-  lies as the tile wants it is read in place. A is read in place as long as its rows do not get into each other's way in
-  the cache; then a strip of rows, one chunk deep, is packed too. What comes next is asked for ahead of time (the next
-  strip of A, the piece of C that a tile adds to, what an epilogue reads), so that it travels while tiles are computed.
+  Packing also turns a transposed B (W in y = x Wᵀ, K in Q Kᵀ) the right way round. A B whose rows lie one number after
+  the other is read in place where its chunk is small, or where two rows of tiles at most would use what was packed. A
+  too is read in place, unless its rows or columns get into each other's way in the cache: then a strip of rows, one
+  chunk deep, is packed. What comes next is asked for ahead of time (the next strip of A, the piece of C that a tile
+  adds to, what an epilogue reads), so that it travels while tiles are computed.
+
+The loops, from the outside in (block.py; sizes for float32 with AVX-512):
+
+    a block of C                          a task for a thread: product_block
+      a chunk of k, 256 deep              pack its part of B: pack_b
+        a strip of 128 rows               pack its part of A, where that helps
+          8 rows of C                     row_of_tiles
+            32 columns of C               tile: C[i:i+8, j:j+32] (+)= A[i:i+8, chunk] B[chunk, j:j+32]
+            after the last chunk          the epilogue, on these 8 rows
 
 The law: C[i, j] = (Σ chunk 0) + (Σ chunk 1) + ..., each sum one chain of multiply-adds in the order of p, and chunks
 begin at multiples of DEPTH. Nothing else (m, n, the place in the matrix, packing, threads) has a part in it, so row i
 of a product has the same bits alone as among others.
+
+Read first: compile.py (@kernel: Python calls it; @inline: a helper; @Worker: called by its address), parallel.py
+(share: threads take tasks 0, 1, ...; a worker gets `memory`, a row per thread to work in, and `args`, integers: sizes
+and addresses) and the first lines of pointer.py, for the names.
 """
 # mypy: allow-untyped-defs, no-check-untyped-defs
 from __future__ import annotations
@@ -37,6 +51,7 @@ from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.tile import BITS, BYTES, VECTORS
 
 Array = np.ndarray[Any, Any]
+NS = 0.02  # nanoseconds of a multiply-add on one thread, about
 
 # Products that do not wait for each other are shared as one work. Its args: where the table of tasks begins; a record
 # for each product (block.py says what is in it); and the table, for each task its product and the number of its block.
@@ -44,7 +59,10 @@ Array = np.ndarray[Any, Any]
 
 @inline
 def share_products(worker, args, records, memory, threads):
-    """Run the records. Of every product, each thread has its part of the blocks at hand before those of others."""
+    """Fill the table of tasks and share it, sorted by thread, then by product.
+
+    So each thread begins with its own part of the blocks of every product, and takes others' when it is done.
+    """
     args[0] = 1 + records * FIELDS
     task = 0
     for thread in range(threads):
@@ -54,7 +72,7 @@ def share_products(worker, args, records, memory, threads):
             for number in range(blocks * thread // threads, blocks * (thread + 1) // threads):
                 args[args[0] + 2 * task], args[args[0] + 2 * task + 1] = which, number
                 task += 1
-            which += 1 + along
+            which += 1 + along  # the records that go along with this one (block.py) have no tasks of their own
     share(worker, memory, args, task, threads)
 
 
@@ -83,6 +101,7 @@ def multiply(worker, a, b, bias, how, extra, slope, sums, c, memory, threads):
     ),
 )  # fmt: skip
 def product_kernel(worker, a, b, bias, how, extra, slope, c, memory, threads):
+    """One product; memory[0, :0], an empty array, says that no sums are wanted."""
     multiply(worker, a, b, bias, how, extra, slope, memory[0, :0], c, memory, threads)
 
 
@@ -90,14 +109,17 @@ def product(
     a: Array, b: Array, bias: Array | None = None, how: int = NOTHING, extra: Array | None = None,
     slope: Array | None = None, out: Array | None = None,
 ) -> Array:  # fmt: skip
-    """A B + bias and the epilogue `how`, for two-dimensional arrays of one dtype with any strides."""
+    """A B + bias and the epilogue `how`, for two-dimensional arrays of one dtype whose steps are whole elements.
+
+    With how = MORE, `out` holds something already, A B is added to it, and a bias is not.
+    """
     (m, k), n = a.shape, b.shape[1]
     dtype = a.dtype
     c = np.empty((m, n), dtype) if out is None else out
     if k == 0 or c.size == 0:
         raise ValueError("product: nothing to multiply")
-    threads = threads_for(0.02 * m * n * k)
-    none, nothing = NONE[dtype]
+    threads = threads_for(NS * m * n * k)
+    none, nothing = NONE[dtype]  # no vector, no matrix
     product_kernel[dtype](
         product_block[dtype], a, b, none if bias is None else bias, how, nothing if extra is None else extra,
         nothing if slope is None else slope, c, memory_for(dtype, threads), threads,
@@ -114,6 +136,7 @@ def product(
     )
 )
 def batch_kernel(worker, a, b, c, memory, threads):
+    """One product after the other."""
     none, nothing = memory[0, :0], memory[:0]
     for i in range(len(c)):
         multiply(worker, a[i], b[i], none, NOTHING, nothing, nothing, none, c[i], memory, threads)
@@ -125,7 +148,7 @@ def batched(a: Array, b: Array) -> Array:
     front = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     c = np.empty((*front, m, n), dtype)
     stacks = [np.broadcast_to(x, (*front, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (a, b)]
-    threads = threads_for(0.02 * m * n * k)
+    threads = threads_for(NS * m * n * k)
     batch_kernel[dtype](product_block[dtype], *stacks, c.reshape(-1, m, n), memory_for(dtype, threads), threads)
     return c
 

@@ -31,7 +31,7 @@ def keep_freed_memory() -> bool:
 
 keep_freed_memory()
 
-PER_THREAD = (256 + 160) * 1024 // 4 + 4096  # numbers that a worker has to work in: matmul.py says what for
+PER_THREAD = (256 + 160) * 1024 // 4 + 4096  # numbers for a worker: in block.py 256 KB of B, 128 KB of A, an edge
 
 
 LINE = 64  # bytes that a cache fetches at once

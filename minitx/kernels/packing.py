@@ -11,7 +11,10 @@ STRIP = 16 * ROWS  # rows of A that are packed together: of a transposed A half 
 
 @inline
 def pack(like, b, b_step, b_column, depth, columns, width, to):
-    """Panels of B, one behind the other: to[p * width + j] = B[p, j] in each; the last one is filled up with zeros."""
+    """Panels of B, one behind the other: to[p * width + j] = B[p, j] in each; the last one is filled up with zeros.
+
+    For B (2, 5) and panels 4 wide: b00 b01 b02 b03 b10 b11 b12 b13, b04 0 0 0 b14 0 0 0.
+    """
     size = size_of(like)
     lanes, whole = BYTES // size, columns // width * width
     panel = depth * width * size
@@ -40,6 +43,7 @@ def pack(like, b, b_step, b_column, depth, columns, width, to):
 
 @inline
 def pack_transposed(like, b, b_column, depth, width, to):
+    """One panel of a B whose columns lie one number after the other: square by square, then the rows that are left."""
     size = size_of(like)
     lanes = BYTES // size
     squares = depth // lanes * lanes

@@ -1,4 +1,8 @@
-"""Memory by address: what workers (parallel.py) and the register tile (tile.py) need, and NumPy hides."""
+"""Memory by address: what workers (parallel.py) and the register tile (tile.py) need, and NumPy hides.
+
+In all files that work so, an address counts bytes and a step counts elements: x[i] is at x + i * step * size. `like` is
+any number of the matrices' type, which is all that it says; -(-a // b) is a / b rounded up.
+"""
 # mypy: allow-untyped-defs, no-check-untyped-defs
 from __future__ import annotations
 
@@ -108,7 +112,8 @@ def _prefetch(closeness: int) -> Any:
             byte = ir.IntType(8).as_pointer()
             kind = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
             function = insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(function, [builder.inttoptr(args[0], byte), i32(0), i32(closeness), i32(1)])
+            read, data = i32(0), i32(1)
+            builder.call(function, [builder.inttoptr(args[0], byte), read, i32(closeness), data])
             return context.get_dummy_value()
 
         return types.void(types.int64), codegen

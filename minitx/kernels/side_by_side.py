@@ -12,8 +12,7 @@ from numba import int64, types, void
 from minitx.kernels.block import product_block, record
 from minitx.kernels.compile import array, for_dtypes, kernel, strided
 from minitx.kernels.epilogue import GATE, MORE, NOTHING
-from minitx.kernels.linear import NS
-from minitx.kernels.matmul import room, share_products
+from minitx.kernels.matmul import NS, room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 

@@ -1,22 +1,24 @@
 """The register tile: the one piece of machine code that all matrix products (and attention) are made of.
 
-                     b_step (one row of B further)
-                     ↓
-           B   p: [ b₀ b₁ ... b₁₅ | b₁₆ ... b₃₁ ]        2 vectors are loaded ...
-                     ↓                ↓
-    A  p:          ┌────────────────┬────────────────┐
+(Below it: squares turned, a part of a vector, single steps on vectors.) In float32 with AVX-512 it looks like this:
+
+                     row p of B, at b + p b_step
+                   [ b₀ b₁ ...  b₁₅ | b₁₆ ...    b₃₁ ]   2 vectors are loaded ...
+    column p               ↓                ↓
+    of A           ┌────────────────┬────────────────┐
       row 0  a₀ →  │ acc₀₀ += a₀ b  │ acc₀₁ += a₀ b  │   ... and meet each of 8 numbers of A,
       row 1  a₁ →  │ acc₁₀ += a₁ b  │ acc₁₁ += a₁ b  │       copied to all lanes of a vector:
         ...        │      ...       │      ...       │       16 fused multiply-adds for 10 loads
       row 7  a₇ →  │ acc₇₀ += a₇ b  │ acc₇₁ += a₇ b  │
                    └────────────────┴────────────────┘
-    and again for p = 0, 1, ..., k - 1; then C = acc, or C = start + acc
+    (aᵣ is at a + r a_row + p a_step), and again for p = 0, 1, ..., k - 1; then C = acc, or C = start + acc
 
 The 16 accumulators (ROWS x 2 vectors) never leave the CPU's registers while p runs. A compiler does not find this form
 by itself: the usual three loops reach a third of it. Each acc is one chain of multiply-adds in the order of p, whatever
 the place of the tile in the matrix: that is why results do not depend on what else is being computed.
 
-Memory is given by addresses (pointer.py) and steps in elements; B's 32 columns must be neighbours.
+Memory is given by addresses (pointer.py) and steps in elements; the numbers in a row of B, of C and of `start` must be
+neighbours. In float64 a vector has 8 numbers; with AVX2 the tile has 6 rows, and vectors are half as wide.
 """
 # mypy: allow-untyped-defs, no-check-untyped-defs
 from __future__ import annotations
@@ -81,6 +83,13 @@ def half_tile(
 
 
 def _tile_code(vectors: int) -> Any:
+    """The tile in LLVM's instructions.
+
+    gep(x, [i]) is &x[i]; inttoptr and bitcast give an address another type. A block runs to its end and jumps (branch,
+    cbranch). phi is a variable set on entering a block: its value depends on the block one comes from, and add_incoming
+    says how.
+    """
+
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         _, k, a, a_row, a_step, b, b_step, start, start_row, c, c_row, rows = args
         scalar = context.get_value_type(signature.args[0])
@@ -99,11 +108,11 @@ def _tile_code(vectors: int) -> Any:
         a, b, start, c = (builder.inttoptr(x, scalar.as_pointer()) for x in (a, b, start, c))
         # A tile with fewer rows reads its last row again instead of what lies behind it, and stores nothing of that.
         last = builder.sub(rows, i64(1))
-        insides = [builder.select(builder.icmp_signed("<", i64(r), last), i64(r), last) for r in range(ROWS)]
-        a_rows = [element(a, builder.mul(inside, a_row)) for inside in insides]
+        row_or_last = [builder.select(builder.icmp_signed("<", i64(r), last), i64(r), last) for r in range(ROWS)]
+        a_rows = [element(a, builder.mul(row, a_row)) for row in row_or_last]
 
-        # for p in range(k):
-        before, loop, after = builder.block, builder.append_basic_block("p"), builder.append_basic_block("store")
+        # for p in range(k), asked at the end of each turn:
+        before, loop, after = builder.block, builder.append_basic_block("p"), builder.append_basic_block("after")
         builder.branch(loop)
         builder.position_at_end(loop)
         p = builder.phi(i64)
@@ -126,11 +135,11 @@ def _tile_code(vectors: int) -> Any:
         # C = acc, or start + acc, of which rows that are not there are again the last one
         builder.position_at_end(after)
         adding, storing = builder.append_basic_block("add"), builder.append_basic_block("store")
-        builder.cbranch(builder.icmp_signed("==", args[7], i64(0)), storing, adding)
+        builder.cbranch(builder.icmp_signed("==", args[7], i64(0)), storing, adding)  # args[7]: `start`, the integer
         builder.position_at_end(adding)
         added = []
         for r in range(ROWS):
-            row = element(start, builder.mul(insides[r], start_row))
+            row = element(start, builder.mul(row_or_last[r], start_row))
             added.append([builder.fadd(builder.load(vector_at(row, j), align=size), new[r][j]) for j in range(vectors)])
         builder.branch(storing)
         builder.position_at_end(storing)
@@ -167,6 +176,11 @@ def transpose(
 
     By halves: exchanging numbers between neighbouring rows transposes 2 x 2 blocks; exchanging pairs, then fours,
     then eights between rows 2, 4, 8 apart does the same to blocks of blocks.
+
+        abcd        aecg        aeim
+        efgh   →    bfdh   →    bfjn        first rows 0, 1 and rows 2, 3 exchange single numbers,
+        ijkl        imko        cgko        then rows 0, 2 and rows 1, 3 exchange pairs
+        mnop        jnlp        dhlp
     """
     signature = types.void(like, *[types.int64] * 4, like)
 
@@ -185,7 +199,7 @@ def transpose(
         rows = [builder.fmul(builder.load(row(source, source_row, r), align=size), factor) for r in range(lanes)]
         width = 1
         while width < lanes:
-            # Of rows r and r + width the first keeps its even blocks, and its odd ones become the other's even ones.
+            # Odd blocks of row r change places with even blocks of row r + width. (Places from `lanes` on are in y.)
             low = [i if not i & width else lanes + i - width for i in range(lanes)]
             high = [i + width if not i & width else lanes + i for i in range(lanes)]
             for r in range(lanes):
@@ -236,9 +250,9 @@ def part(typingctx: Any, like: Any, source: Any, n: Any, target: Any, m: Any) ->
 def on_vectors(vectors: int, build: Any, doc: str) -> Any:
     """One step on whole vectors: f(like, at_0, ..., numbers ...) stores build(builder, x_0, ..., numbers ...) at at_0.
 
-    x_0, ... are the vectors at the first addresses; a number comes as a vector full of it. A compiler makes such steps
-    of a loop, too, but asks at its beginning for each array whether it overlaps with the others, and whether there are
-    four vectors, two or one: too many questions for one vector.
+    x_0, ... are the vectors at the first addresses; a number comes as a vector full of it. The compiler can vectorise a
+    loop by itself, but each begins with checks (do arrays overlap, how many vectors are left) that take longer than one
+    vector's work.
     """
 
     def step(typingctx: Any, like: Any, *rest: Any) -> Any:
@@ -246,7 +260,7 @@ def on_vectors(vectors: int, build: Any, doc: str) -> Any:
             size = signature.args[0].bitwidth // 8
             lanes = BYTES // size
             pointer = ir.VectorType(context.get_value_type(signature.args[0]), lanes).as_pointer()
-            values = [builder.extract_value(args[1], i) for i in range(len(rest))]
+            values = [builder.extract_value(args[1], i) for i in range(len(rest))]  # numba passes *rest as one tuple
             at = [builder.inttoptr(x, pointer) for x in values[:vectors]]
             numbers = [everywhere(builder, x, lanes) for x in values[vectors:]]
             result = build(builder, *(builder.load(x, align=size) for x in at), *numbers)
