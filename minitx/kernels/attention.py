@@ -1,22 +1,23 @@
 """attention, fast: tile by tile, without ever storing the T x S weights. Contract and mathematics: ops/attention.py.
 
-One task is one head and up to 32 queries (64 where there are many). The scores are computed *transposed*, keys down and
-queries across, a block of KEYS keys at a time:
+One task is one head and up to two vectors of queries (four where there are many): 32 in float32 with AVX-512. The
+scores are computed *transposed*, keys down and queries across, a block of KEYS keys at a time:
 
                   32 queries                       what is read, and how
-               ┌──────────────┐      scores = K Qᵀ      K in place, Qᵀ packed once per task
-       KEYS    │ s_j0 s_j1 ...│      weights             in place of the scores
-       keys    │              │      o = o + Pᵀ' V       the weights again, now as rows of queries; V in place
+               ┌──────────────┐      scores S = K Qᵀ            K in place, Qᵀ packed once per task
+       KEYS    │ s_j0 s_j1 ...│      weights P = exp(S - top)   in place of the scores
+       keys    │              │      o = o + Pᵀ V               P by columns, V in place
                └──────────────┘
      top, total:   one number a query
 
 so that neither K nor V is rearranged, and all that softmax does along keys is arithmetic between vectors of queries: no
 sums within a vector. The softmax is the running one: `top` is the largest score so far and `total` the sum of
-exp(score - top); when a block brings a larger one, what has been summed shrinks by exp(old top - new top).
+exp(score - top); when a block brings a larger one, what has been summed shrinks by exp(old top - new top). For scores
+1, then 3, in two blocks: top = 1, total = 1, o = v₀; then top = 3, total = e⁻² + 1, o = e⁻² v₀ + v₁; at last o / total.
 
 Blocks end at multiples of KEYS, whatever the mask, and a pair that is masked has a weight of exactly 0: so the bits of
 a query's result do not depend on what other queries there are, and decoding with a cache gives those of the whole pass.
-Keys outside of the union of the queries' intervals are not read, and blocks that hold no others are not visited.
+Keys before the first or behind the last that a task's queries see take no part, and blocks of such keys are skipped.
 
 Backward makes the weights again from the scores, `top` and `total`. One task is one key head, all queries of its group.
 """
@@ -64,7 +65,6 @@ from minitx.kernels.scores import (
     again,
     arguments,
     ask_for_head,
-    cut,
     drop,
     multiply,
     padded,
@@ -75,8 +75,9 @@ from minitx.kernels.scores import (
     scaled,
     seen,
     softmax_backward,
+    span,
     turned,
-    union,
+    unpadded,
     vectors,
     zero,
 )  # fmt: skip
@@ -89,9 +90,10 @@ QUERIES = 2  # vectors of queries in a task, at most: more would visit more bloc
 LONG = 2048  # from so many queries on twice as many: keys and their gradients no longer stay in the cache between tasks
 WIDE = 256  # and from so many on where every query sees all keys: there is no diagonal
 NEAR = 128 * 1024  # bytes: K as small as this is taken to be in the second-level cache, with all the rest
-# Heads lie far apart, and their rows on the same cache lines: from so many queries on, copies of a head pay; in
-# backward, and forward.
-FAR, FARTHER = 512, 1024
+# The rows of one head lie H d numbers apart, often on the same cache lines: from so many queries on, a copy of the head
+# pays; in backward, and forward.
+COPY_BACKWARD, COPY_FORWARD = 512, 1024
+MOST_KEYS = 2**24  # positions are compared as numbers of the matrices' type: float32 has all up to here
 
 
 # ---------------------------------------------------------------------- forward
@@ -99,26 +101,31 @@ FAR, FARTHER = 512, 1024
 
 @Worker
 def attend(memory, args, task):
+    """Forward: queries i0, i0 + 1, ... of head h of batch row b, with the keys and values of head g.
+
+    Names that end in _at, and qt, s, o, numbers, are addresses: in this thread's memory, one behind the other.
+    """
     like = memory[0]
     size, T, d, d_v = size_of(like), args[T_], args[D], args[D_V]
     width, d_pad = args[WIDTH], vectors(like, d_v)
     blocks = (T + width - 1) // width
+    # The last queries first: under a causal mask they see most keys, and what takes longest should not come last.
     b, h, i0 = task // (args[H_] * blocks), task // blocks % args[H_], (blocks - 1 - task % blocks) * width
     g, rows = h // (args[H_] // args[H_KV]), min(width, T - i0)
-    # memory: Qᵀ, scores, o, five numbers a query, copies of K and V and whose they are
+    # memory: Qᵀ, scores, o, six numbers a query, copies of K and V and whose they are
     qt = where(memory)
     s = qt + d * width * size
     o = s + KEYS * width * size
     numbers = o + width * d_pad * size
     top, total = row_of(like, numbers, 0, width, width), row_of(like, numbers, 1, width, width)
-    shrink = row_of(like, numbers, 2, width, width)
-    lo, hi = row_of(like, numbers, 3, width, width), row_of(like, numbers, 4, width, width)
-    v_copy = numbers + 5 * width * size
+    sums, shrink = row_of(like, numbers, 2, width, width), row_of(like, numbers, 3, width, width)
+    lo, hi = row_of(like, numbers, 4, width, width), row_of(like, numbers, 5, width, width)
+    v_copy = numbers + 6 * width * size
     k_at, k_row = place(like, args, K, b, g, 0), args[K + 3]
     v_at, v_row = place(like, args, V, b, g, 0), args[V + 3]
     if args[COPIES]:  # of the whole head; the next task is often of the same one
         S = args[S_]
-        made = elements(task, v_copy, 2)
+        made = elements(task, v_copy, 2)  # two integers (as `task` is one): in which pass, and of which head
         k_copy = v_copy + BYTES
         v_copy = k_copy + S * vectors(like, d) * size
         if made[0] != args[COPIES] or made[1] != b * args[H_KV] + g:
@@ -130,7 +137,7 @@ def attend(memory, args, task):
     turned(like, place(like, args, Q, b, h, i0), args[Q + 3], rows, d, width, qt, cast(like, real(args[SCALE])))
     for i in range(width):
         top[i], total[i] = -np.inf, 0
-    low, high, first, end = union(args, b, i0, rows, lo, hi, width)
+    low, high, first, end = span(args, b, i0, rows, lo, hi, width)
     if low >= high:
         zero(like, o, width * d_pad)
     for block in range(low // KEYS * KEYS, high, KEYS):
@@ -139,15 +146,16 @@ def attend(memory, args, task):
         multiply(like, keys, d, width, k_at + j0 * k_row * size, k_row, 1, qt, width, False, s, width)
         inside = first <= j0 and j0 + keys <= end
         adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, inside, 0)
-        running_softmax(like, s, width, keys, top, total, shrink)
+        running_softmax(like, s, width, keys, top, total, sums, shrink)
         if args[LIMIT]:
             drop(like, args, s, width, b, h, i0, rows, j0, keys)
         if j0 > low:
             scale_rows(like, o, rows, d_pad, shrink)
+        # A = Pᵀ: one query further is one step along a row of P, one key further a row
         multiply(like, rows, keys, d_pad, s, 1, width, v_at + j0 * v_row * size, v_row, j0 > low, o, d_pad)
     saved = args[SAVED] + ((b * args[H_] + h) * 2 * T + i0) * size
     tops, inverses = elements(like, saved, rows), elements(like, saved + T * size, rows)
-    for i in range(rows):
+    for i in range(rows):  # what is saved, and 1 / total: 0 for a query that saw nothing, and NaN stays NaN
         shrink[i] = cast(like, 1) / total[i] if total[i] > 0 or total[i] != total[i] else cast(like, 0)
         tops[i], inverses[i] = top[i], shrink[i]
     scaled(like, o, d_pad, rows, shrink, place(like, args, O, b, h, i0), args[O + 3], d_v)
@@ -158,6 +166,7 @@ def attend(memory, args, task):
 
 @Worker
 def attend_backward(memory, args, task):
+    """Backward: key head g of batch row b, and all queries of the heads h that share it."""
     like = memory[0]
     size, T, S, d, d_v = size_of(like), args[T_], args[S_], args[D], args[D_V]
     width, d_pad, v_pad = args[WIDTH], vectors(like, d), vectors(like, d_v)
@@ -165,8 +174,8 @@ def attend_backward(memory, args, task):
     scale = cast(like, real(args[SCALE]))
     # memory: Qᵀ, dOᵀ, weights, their gradients, slopes of the cap, dQ, five numbers a query, then copies
     qt = where(memory)
-    dot = qt + d * width * size
-    p = dot + d_v * width * size
+    do_t = qt + d * width * size
+    p = do_t + d_v * width * size
     dp = p + KEYS * width * size
     slope = dp + KEYS * width * size
     dq = slope + KEYS * width * size
@@ -208,7 +217,7 @@ def attend_backward(memory, args, task):
             do_at, do_row = place(like, args, DO, b, h, i0), args[DO + 3]
             o_at = place(like, args, O, b, h, i0)
             turned(like, q_at, q_row, rows, d, width, qt, scale)
-            turned(like, do_at, do_row, rows, d_v, width, dot, cast(like, 1))
+            turned(like, do_at, do_row, rows, d_v, width, do_t, cast(like, 1))
             saved = args[SAVED] + ((b * args[H_] + h) * 2 * T + i0) * size
             tops, inverses = elements(like, saved, rows), elements(like, saved + T * size, rows)
             for i in range(width):
@@ -218,16 +227,16 @@ def attend_backward(memory, args, task):
                 x, y = row_of(like, do_at, i, do_row, d_v), row_of(like, o_at, i, args[O + 3], d_v)
                 along = cast(like, 0)
                 for c in range(d_v):
-                    along += x[c] * y[c]  # Σ_j dw_j w_j = do · o: term 2 without the weights
+                    along += x[c] * y[c]  # δ = Σ_j dw_j w_j = do · o, for dz = w (dw - δ)
                 delta[i] = along
             if copies:
                 padded(like, q_at, q_row, rows, d, q_copy, d_pad)
                 padded(like, do_at, do_row, rows, d_v, do_copy, v_pad)
                 q_at, q_row, do_at, do_row = q_copy, d_pad, do_copy, v_pad
-            low, high, first, end = union(args, b, i0, rows, lo, hi, width)
+            low, high, first, end = span(args, b, i0, rows, lo, hi, width)
             if low >= high:
                 zero(like, dq, width * d_pad)
-            if not more and (low > 0 or high < S):  # not all of them are written to now
+            if not more and (low > 0 or high < S):  # keys outside of this range would keep what was in memory
                 for j in range(S):
                     zero(like, dk_at + j * dk_row * size, d_pad)
                     zero(like, dv_at + j * dv_row * size, v_pad)
@@ -242,10 +251,11 @@ def attend_backward(memory, args, task):
                 adjust(like, args, p, width, b, h, i0, rows, j0, keys, lo, hi, inside, slope)
                 again(like, p, width, keys, top, inverse)
                 # o = (m * w) v:  dw = m * (do vᵀ),  dv = (m * w)ᵀ do
-                multiply(like, keys, d_v, width, v_block, v_row, 1, dot, width, False, dp, width)
+                multiply(like, keys, d_v, width, v_block, v_row, 1, do_t, width, False, dp, width)
                 if args[LIMIT]:
                     drop(like, args, dp, width, b, h, i0, rows, j0, keys)
-                later = args[DZ] or real(args[CAP]) > 0  # is dz itself needed, or may it be scaled at once?
+                # dz is wanted as it is for the bias, and before the cap's slope; else the scale comes in at once.
+                later = args[DZ] or real(args[CAP]) > 0
                 softmax_backward(like, p, dp, width, keys, delta, cast(like, 1) if later else scale)
                 if args[LIMIT]:
                     drop(like, args, p, width, b, h, i0, rows, j0, keys)
@@ -263,12 +273,12 @@ def attend_backward(memory, args, task):
                         ds[x] *= scale * (slopes[x] if real(args[CAP]) > 0 else cast(like, 1))
                 multiply(like, keys, rows, d_pad, dp, width, 1, q_at, q_row, more, dk_at + j0 * dk_row * size, dk_row)
                 multiply(like, rows, keys, d_pad, dp, 1, width, k_block, k_row, j0 > low, dq, d_pad)
-            cut(like, dq, d_pad, rows, place(like, args, DQ, b, h, i0), args[DQ + 3], d)
+            unpadded(like, dq, d_pad, rows, place(like, args, DQ, b, h, i0), args[DQ + 3], d)
             more = True
 
     if copies:
-        cut(like, dk_at, d_pad, S, place(like, args, DK, b, g, 0), args[DK + 3], d)
-        cut(like, dv_at, v_pad, S, place(like, args, DV, b, g, 0), args[DV + 3], d_v)
+        unpadded(like, dk_at, d_pad, S, place(like, args, DK, b, g, 0), args[DK + 3], d)
+        unpadded(like, dv_at, v_pad, S, place(like, args, DV, b, g, 0), args[DV + 3], d_v)
 
 
 # ---------------------------------------------------------------------- from Python
@@ -315,9 +325,9 @@ def attention(
             return NotImplemented  # type: ignore[no-any-return]
         if shut is not None:  # -inf in the bias masks
             dense = dense & ~np.broadcast_to(shut, (B, H, T, S))
-        seen = masks.visible_keys(dense)
-        if not seen.all():  # what nobody may see is not read
-            k, v = (np.where(seen[:, None, :, None], x, 0) for x in (k, v))
+        visible = masks.visible_keys(dense)
+        if not visible.all():  # what nobody may see is not read
+            k, v = (np.where(visible[:, None, :, None], x, 0) for x in (k, v))
         dense = np.broadcast_to(dense, (B, H, T, S))
         spans = EVERYTHING.intervals(B, T, S)
     assert spans is not None
@@ -327,15 +337,15 @@ def attention(
     cap = 0.0 if softcap is None else float(softcap)
     key, limit, factor = (draw_key(rng), threshold(dropout), 1 / (1 - dropout)) if dropout else (0, 0, 1.0)  # type: ignore[arg-type]
     q, k, v = (x if x.strides[3] == x.itemsize else np.ascontiguousarray(x) for x in (q, k, v))
-    work = 0.03 * B * H * T * S * (d + d_v + 20)
+    work = 0.03 * B * H * T * S * (d + d_v + 20)  # nanoseconds of a multiply-add; softmax is as much as 20
     threads = threads_for(work)
     lanes = BYTES // dtype.itemsize
     wide = T >= LONG or (T >= WIDE and not lo.any() and hi.min() == S)
     width = lanes * min(2 * QUERIES if wide else QUERIES, -(-T // lanes))
     d_pad, v_pad = (-(-n * dtype.itemsize // BYTES) * BYTES // dtype.itemsize for n in (d, d_v))
     o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, 2, T), dtype)
-    copies = (T >= FARTHER and not lo.any()) or v_pad != d_v  # (of a window's keys most are read only once)
-    each = width * (d + KEYS + v_pad + 5) + lanes + S * (d_pad + v_pad) * copies
+    copies = (T >= COPY_FORWARD and not lo.any()) or v_pad != d_v  # (of a window's keys most are read only once)
+    each = width * (d + KEYS + v_pad + 6) + lanes + S * (d_pad + v_pad) * copies
     memory = memory_for(dtype, threads, max(PER_THREAD, each))
     run, worker, backward_worker = attention_kernel[dtype], attend[dtype], attend_backward[dtype]
     run(worker, q, k, v, o, nothing, nothing, nothing, nothing, saved, lo, hi, bias_full, dense, nothing, width,
@@ -345,7 +355,7 @@ def attention(
         do = do if do.strides[3] == do.itemsize else np.ascontiguousarray(do)
         dq, dk, dv = (np.empty((B, n, heads, w), dtype) for n, heads, w in ((T, H, d), (S, H_kv, d), (S, H_kv, d_v)))
         dz = np.zeros((B, H, T, S), dtype) if bias is not None and need.bias else nothing
-        copies = T >= FAR or d_pad != d or v_pad != d_v
+        copies = T >= COPY_BACKWARD or d_pad != d or v_pad != d_v
         each = width * (d + d_v + 3 * KEYS + 2 * d_pad + v_pad + 5) + 2 * S * (d_pad + v_pad) * copies
         memory = memory_for(dtype, threads, max(PER_THREAD, each))
         run(backward_worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias_full, dense, dz, width, copies, scale, cap,
@@ -368,7 +378,9 @@ def _fits(q: Array, k: Array, v: Array, bias: Array | None, softcap: float | Non
         return False
     (B, H, T, d), (H_kv, S) = q.shape, k.shape[1:3]
     good = k.shape == (B, H_kv, S, d) and H % H_kv == 0 and v.shape[:3] == k.shape[:3]
-    good = good and (softcap is None or q.dtype.type(softcap) > 0)  # (as float32, 1e-50 is 0)
+    good = good and S <= MOST_KEYS
+    if softcap is not None:  # (as float32, 1e-50 is 0)
+        good = good and q.dtype.type(min(softcap, 1)) > 0 and softcap <= np.finfo(q.dtype).max
     if bias is not None:
         good = good and bias.ndim in (2, 4) and all(n in (1, m) for n, m in zip(bias.shape[::-1], (S, T, H, B)))
     return good and 0 <= dropout < 1 and (dropout == 0 or hasattr(rng, "integers"))

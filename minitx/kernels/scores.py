@@ -26,12 +26,14 @@ from minitx.kernels.tile import (
     transpose,
     zero_vector,
 )
-from minitx.kernels.vectormath import const, exp, tanh
+from minitx.kernels.vectormath import const, exp, fma, tanh
 
-# Arrays: the address, and after it the steps of the axes batch, head and row, in elements.
+# Arrays: the address, and after it the steps of the axes batch, head and row, in elements: args[K + 3] leads from a row
+# of K to the next. (LO + 1: of lo and hi alike. SAVED and DZ are C-ordered, and their steps not used.)
 Q, K, V, O, DO, DQ, DK, DV, SAVED, LO, HI, BIAS, MASK, DZ = range(0, 56, 4)
-# Numbers: sizes; scale and softcap (0: none); dropout's key, limit (0: none) and factor; steps of the keys' axis;
-# queries of a task, and whether it works on copies (forward: the number of the pass; 0: no).
+# Numbers: sizes (B_, since B is a local name elsewhere); scale and softcap (0: none); dropout's key, limit (0: none)
+# and factor; steps of the keys' axis; queries of a task, and whether it works on copies (forward: the number of the
+# pass; 0: no).
 B_, H_, H_KV, T_, S_, D, D_V, SCALE, CAP, KEY, LIMIT, FACTOR, BIAS_STEP, MASK_STEP, WIDTH, COPIES = range(56, 72)
 COUNT = 72
 
@@ -68,7 +70,8 @@ def multiply(like, m, k, n, a, a_row, a_step, b, b_step, more, c, c_row):
 def turned(like, source, source_row, rows, columns, width, target, factor):
     """target (columns, width) = factor * source (rows, columns)ᵀ; zeros for the target's columns from `rows` on.
 
-    Square by square; at the edges from a copy with zeros. What lies behind the target is overwritten: two squares.
+    Square by square; at the edges from a copy with zeros. Behind the target a row of squares may be overwritten, and
+    one square more.
     """
     size, lanes = size_of(like), BYTES // size_of(like)
     square = target + (columns + lanes) * width * size
@@ -97,7 +100,7 @@ def padded(like, source, source_row, rows, columns, target, width):
 
 
 @inline
-def cut(like, source, width, rows, target, target_row, columns):
+def unpadded(like, source, width, rows, target, target_row, columns):
     """target (rows, columns) = the first columns of source (rows, width)."""
     size, lanes = size_of(like), BYTES // size_of(like)
     whole = columns // lanes * lanes
@@ -111,7 +114,7 @@ def cut(like, source, width, rows, target, target_row, columns):
 
 @inline
 def scaled(like, source, width, rows, factors, target, target_row, columns):
-    """The same, and row i times factors[i]. (The source is overwritten.)"""
+    """As `unpadded`, and row i times factors[i]. (The end of a row of the source is overwritten.)"""
     size, lanes = size_of(like), BYTES // size_of(like)
     whole = columns // lanes * lanes
     for i in range(rows):
@@ -153,7 +156,7 @@ def vectors(like, n):
 
 
 @inline
-def union(args, b, i0, rows, lo, hi, width):
+def span(args, b, i0, rows, lo, hi, width):
     """The intervals of queries i0, i0 + 1, ... in lo, hi (empty where there is no query).
 
     Returns low, high around all of them, and the keys from `first` to `end`, which every query sees.
@@ -208,8 +211,12 @@ def adjust(like, args, s, width, b, h, i0, rows, j0, keys, lo, hi, inside, slope
 
 
 @inline
-def running_softmax(like, s, width, keys, top, total, shrink):
-    """Scores → exp(score - top), and top, total brought up to date; what was summed before is to shrink by `shrink`."""
+def running_softmax(like, s, width, keys, top, total, sums, shrink):
+    """Scores → exp(score - top), and top, total brought up to date; what was summed before is to shrink by `shrink`.
+
+    The `sums` of a block are taken by themselves, as o is. One chain over all keys would round every weight to the last
+    place of a large total: 0.1 percent of a thousandth part in float32, a hundred thousand keys further on.
+    """
     row = width * size_of(like)
     for i in range(width):
         shrink[i] = top[i]
@@ -222,24 +229,26 @@ def running_softmax(like, s, width, keys, top, total, shrink):
             raise_top(like, address(top) + i, j, j, j, j)
     for i in range(width):
         shrink[i] = exp(shrink[i] - seen(top[i]))
-        total[i] *= shrink[i]
+        sums[i] = 0
     for j in range(0, fours, 4):
-        exponentials(top, total, *four_rows(like, s + j * row, width))
+        exponentials(top, sums, *four_rows(like, s + j * row, width))
     for j in range(fours, keys):
         a = elements(like, s + j * row, width)
         for i in range(width):
             a[i] = exp(a[i] - seen(top[i]))
-            total[i] = plus(total[i], a[i])
+            sums[i] = plus(sums[i], a[i])
+    for i in range(width):
+        total[i] = fma(total[i], shrink[i], sums[i])
 
 
 @inline
-def exponentials(top, total, a, b, c, d):
+def exponentials(top, sums, a, b, c, d):
     no_overlap()
     for i in range(len(top)):
         at = seen(top[i])
         w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
         a[i], b[i], c[i], d[i] = w, x, y, z
-        total[i] = plus(plus(plus(plus(total[i], w), x), y), z)
+        sums[i] = plus(plus(plus(plus(sums[i], w), x), y), z)
 
 
 @inline
@@ -314,7 +323,7 @@ def four_rows(like, at, width):
 
 @exact
 def plus(x, y):
-    """A sum over keys is one chain in their order, so that it does not matter how they are grouped here."""
+    """A sum over a block's keys is one chain in their order, so that it does not matter how they are grouped here."""
     return x + y
 
 

@@ -32,7 +32,7 @@ from minitx.kernels.scores import larger, plus, seen
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.thin import add_product
 from minitx.kernels.tile import BYTES, transpose
-from minitx.kernels.vectormath import exp, tanh
+from minitx.kernels.vectormath import exp, fma, tanh
 
 Array = np.ndarray[Any, Any]
 
@@ -265,10 +265,10 @@ def attend(memory, args, task):
             shrink = exp(before - at)
             for j in range(wide):
                 z[j] = exp(z[j] - at)
-            t = total[i] * shrink
+            t = cast(like, 0)
             for j in range(keys):
                 t = plus(t, z[j])
-            total[i] = t
+            total[i] = fma(total[i], shrink, t)
             row, new = elements(like, o + i * d_pad * size, d_pad), elements(like, more + i * d_pad * size, d_pad)
             for c in range(d_pad):
                 row[c] *= shrink

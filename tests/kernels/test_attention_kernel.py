@@ -183,12 +183,24 @@ def test_pitfall_39_heads_in_place_and_other_layouts(dtype):
     assert attention(*as_projected[:3])[0].swapaxes(1, 2).flags.c_contiguous  # merging the heads copies nothing
 
 
+def test_small_weights_behind_a_large_one_are_summed_as_they_are():
+    """131,071 keys of a weight of 0.1: in one float32 chain, from 8,192 on each would count as 0.0996."""
+    S = 2**17
+    q, k, v = np.ones((1, 1, 1, 1)), np.zeros((1, 1, S, 1)), np.random.default_rng(0).random((1, 1, S, 1))
+    k[0, 0, 0] = np.log(10)
+    compare(*(x.astype(np.float32) for x in (q, k, v, q)), np.float32, scale=1.0)
+    o = attention(*(x.astype(np.float32) for x in (q, k, np.ones_like(v))), scale=1.0)[0]
+    assert abs(o.item() - 1) <= 8 * np.finfo(np.float32).eps
+
+
 def test_declines_what_it_cannot_do():
     q, k, v = np.zeros((1, 3, 2, 4)), np.zeros((1, 2, 5, 4)), np.zeros((1, 2, 5, 4))
     assert attention(q, k, v) is NotImplemented  # 2 does not divide 3
     assert attention(q[:, :2], k, v[:, :, :4]) is NotImplemented
     assert attention(q[:, :2, :0], k, v) is NotImplemented
     assert attention(q[:, :2], k, v, dropout=0.5) is NotImplemented  # no rng
+    many = np.broadcast_to(k[:, :2, :1], (*q[:, :2].shape[:2], 2**24 + 1, k.shape[3]))  # positions beyond float32's
+    assert attention(q[:, :2], many, many) is NotImplemented
 
 
 def test_a_cap_too_small_for_the_dtype_is_left_to_the_definition():
@@ -219,12 +231,12 @@ def test_what_is_for_long_sequences_gives_the_same_bits(shape, mask, dtype, monk
     for a, b in zip(expected[:4], compare(q, k, v, do, dtype, mask=mask)):
         np.testing.assert_array_equal(a, b)
     assert (expected[0] != expected[-1]).any()
-    for names in (("FAR", "FARTHER"), ("LONG",), ("WIDE",), ("FAR", "FARTHER", "LONG")):
+    for names in (("COPY_BACKWARD", "COPY_FORWARD"), ("LONG",), ("WIDE",), ("COPY_BACKWARD", "COPY_FORWARD", "LONG")):
         with monkeypatch.context() as patch:
             for name in names:
                 patch.setattr(module, name, 1)
             for i, (a, b) in enumerate(zip(on_threads(run), expected)):
-                if names == ("FAR", "FARTHER") or i in (0, 4):
+                if names == ("COPY_BACKWARD", "COPY_FORWARD") or i in (0, 4):
                     np.testing.assert_array_equal(a, b)
                 else:  # sums over queries in other groups
                     assert np.abs(a - b).max() <= 8 * np.finfo(dtype).eps * np.abs(b).max()
