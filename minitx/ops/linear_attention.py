@@ -59,7 +59,7 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
         |q|²/√d is well above ln T.
 
     goes wrong: weights trained with softmax give nonsense here. Causal sums over whole chunks let a query see the rest
-        of its chunk: a leak.
+        of its chunk: a leak. Keys far below 0 in all features weigh nothing: in float32 φ(-72) counts as not seen.
 
     source: Katharopoulos et al. 2020, "Transformers are RNNs: fast autoregressive Transformers with linear attention".
     """
@@ -74,13 +74,16 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
     def in_groups(x: Array) -> Array:  # (B, H, T, e) → (B, H_kv, H / H_kv, T, e): query heads that share a key head
         return x.reshape(B, H_kv, H // H_kv, *x.shape[2:])
 
-    a, b = in_groups(_phi(q)), _phi(k)[:, :, None]  # (B, H_kv, G or 1, T or S, d)
+    # A factor in φ(q_i) cancels in o: with the largest feature as 1, what it meets in φ(k) is not made smaller still.
+    top = np.clip(q.max(-1, keepdims=True, initial=-np.inf), np.finfo(q.dtype).min, 0)  # (B, H, T, 1)
+    a, b = in_groups(_phi(q, top)), _phi(k, 0)[:, :, None]  # (B, H_kv, G or 1, T or S, d)
     if real is not None:
         b = b * real[:, None, None, :, None]
     u = np.concatenate([v, np.ones((*v.shape[:3], 1), v.dtype)], -1)[:, :, None]  # (B, H_kv, 1, S, d_v + 1)
     n = _causal_sums(a, b, u, S - T, chunk) if is_causal else a @ (b.swapaxes(3, 4) @ u)  # (B, H_kv, G, T, d_v + 1)
     total = n[..., -1:]  # φ(q_i)·Σ φ(k_s)
-    total = np.where(total == 0, 1, total)  # a query that sees nothing
+    least = np.finfo(q.dtype).tiny / np.finfo(q.dtype).eps
+    total = np.where(total <= least, np.inf, total)  # a query that sees nothing, or what is as good as nothing: o = 0
     o = n[..., :-1] / total
 
     def backward(do: Array, need: Any) -> tuple[Array | None, ...]:
@@ -106,9 +109,9 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
     return o.reshape(B, H, T, d_v), backward
 
 
-def _phi(x: Array) -> Array:
-    """elu(x) + 1, positive."""
-    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+def _phi(x: Array, top: Any) -> Array:
+    """elu(x) + 1, positive; times e^-top, where no x is above top <= 0."""
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0) - top))
 
 
 def _causal_sums(a: Array, b: Array, u: Array, offset: int, chunk: int) -> Array:

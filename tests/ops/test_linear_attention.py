@@ -123,14 +123,39 @@ def test_float32_stays_float32():
 
 
 def test_far_out():
-    """φ underflows to 0 on one side and grows without bound on the other; a query of nothing but zeros gets 0."""
+    """φ of a key underflows to 0 on one side and grows without bound on the other; a query's scale does not count."""
     q, k = np.array([-1e4, 1e4]).reshape(1, 1, 2, 1), np.array([-1e4, 1e4]).reshape(1, 1, 2, 1)
     leaves = [Tensor(a, requires_grad=True) for a in (q, k, np.array([3.0, 5.0]).reshape(1, 1, 2, 1))]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         o = linear_attention(*leaves)
         o.backward(np.ones(o.shape))
-    np.testing.assert_allclose(o.numpy().ravel(), [0, 5])
+    np.testing.assert_allclose(o.numpy().ravel(), [5, 5])
     assert all(np.isfinite(t.grad).all() for t in leaves)
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "seen"),
+    [(-60, -60, 1), (-46, -46, 1), (-200, -50, 1), (-1e30, 1, 1), (0, -71, 1), (0, -72, 0), (3, -100, 0)],
+)
+@pytest.mark.parametrize("mask", [None, causal()])
+def test_one_key_has_all_the_weight_until_it_is_as_good_as_nothing(query, key, seen, mask):
+    """o = v, do/dv = 1 and nothing else, in float32. φ(q) φ(k) underflows at -60, 1 / φ(k) overflows at -100."""
+    leaves = [Tensor(np.full((1, 1, 1, 1), x, np.float32), requires_grad=True) for x in (query, key, 5)]
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        o = linear_attention(*leaves, mask=mask)
+        o.backward(np.full(o.shape, 1000, np.float32))
+    assert o.item() == pytest.approx(5 * seen, rel=1e-6)
+    assert leaves[2].grad.item() == pytest.approx(1000 * seen, rel=1e-6)
+    for t in leaves[:2]:
+        assert abs(t.grad.item()) <= 4 * 5000 * np.finfo(np.float32).eps
+
+
+def test_a_factor_in_a_query_cancels():
+    """Far below 0, x - 30 in all features of a query is φ(q) e^-30: the same o."""
+    q, k, v = qkv()
+    far = np.minimum(q, 0) - 30
+    expected = linear_attention(far, k, v).numpy()
+    np.testing.assert_allclose(linear_attention(far - 30, k, v).numpy(), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("mask", [window(2), documents([0, 0, 1, 1, 1]), causal() & window(2), np.ones((5, 5), bool)])
