@@ -11,6 +11,7 @@ import numpy as np
 
 from minitx.kernels.matmul import product
 from minitx.kernels.memory import NONE
+from minitx.kernels.tile import BITS
 
 Array = np.ndarray[Any, Any]
 
@@ -55,7 +56,8 @@ def experts(counts: Array) -> Iterator[tuple[int, slice]]:
 def fits(x: Array, weight: Array, counts: Array, bias: Array | None) -> bool:
     """Is this a case that the kernel does? (The definition says what is wrong with the others.)"""
     return bool(
-        x.dtype in NONE
+        BITS
+        and x.dtype in NONE
         and weight.dtype == x.dtype
         and x.ndim == 2
         and weight.ndim == 3

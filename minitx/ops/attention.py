@@ -240,8 +240,12 @@ def check_shapes(
         raise ValueError(f"attention: {H_kv} key heads do not divide {H} query heads; q is {q.shape}, k is {k.shape}")
     if v is not None and v.shape[:3] != k.shape[:3]:
         raise ValueError(f"attention: there is one value for every key; k is {k.shape}, v is {v.shape}")
-    if softcap is not None and not softcap > 0:
-        raise ValueError(f"attention: softcap bounds the scores, so it is above 0 (None: no cap), not {softcap}")
+    # (In float32, 1e-50 is 0 and 1e50 infinite, and c tanh(s / c) would be NaN.)
+    if softcap is not None and not (q.dtype.type(min(softcap, 1)) > 0 and softcap <= np.finfo(q.dtype).max):
+        raise ValueError(
+            "attention: softcap bounds the scores, so it is above 0 and finite, also as a number of their dtype "
+            f"(None: no cap), not {softcap}"
+        )
     shape = (S, T, H, B)
     if bias is not None and (bias.ndim not in (2, 4) or any(n not in (1, m) for n, m in zip(bias.shape[::-1], shape))):
         raise ValueError(

@@ -57,8 +57,11 @@ class Adam(Optimizer):
         if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(f"betas are two numbers, at least 0 and below 1, not {betas}")
         group["eps"] = number(group["eps"], "eps")
-        if not group["eps"] > 0:
-            raise ValueError(f"eps is positive (it keeps a gradient of zero from giving 0/0), not {group['eps']}")
+        if not all(p.dtype.type(group["eps"]) > 0 for p in group["params"]) or not group["eps"] > 0:
+            raise ValueError(
+                "eps is positive, also as a number of the parameters' dtype (it keeps a gradient of zero from giving "
+                f"0/0), not {group['eps']}"
+            )
 
     def update(self, value: Array, g: Array, state: dict[str, Any], group: Group, decay: float) -> None:
         if decay:

@@ -45,8 +45,6 @@ class Optimizer:
             if unknown := [k for k in given if k != "params" and k not in defaults]:
                 raise TypeError(f"a group has no option {unknown[0]!r}; there are params, {', '.join(defaults)}")
             group = {**defaults, **given, "names": [], "params": []}
-            self.check(group)
-            group["base_lr"] = group["lr"]
             for name, p in named(given["params"], start=len(seen)):
                 if not p.requires_grad and not hasattr(p, "decay"):  # (a frozen Parameter may be set free later)
                     raise ValueError(
@@ -61,6 +59,8 @@ class Optimizer:
                 group["params"].append(p)
             if not group["params"]:
                 raise ValueError("there are no parameters to optimize (was an iterator used up before?)")
+            self.check(group)
+            group["base_lr"] = group["lr"]
             self.groups.append(group)
 
     def check(self, group: Group) -> None:
@@ -177,7 +177,7 @@ class Optimizer:
         for group, new in zip(self.groups, options):
             if odd := sorted(new.keys() ^ _options(group).keys()):
                 raise KeyError(f"the options of a group are not those of this {type(self).__name__}: {', '.join(odd)}")
-            self.check(new)
+            self.check(new | {"params": group["params"]})
         for group, new in zip(self.groups, options):
             group.update(new)
         self.state = _copied(saved["state"])

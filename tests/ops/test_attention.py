@@ -361,6 +361,7 @@ def test_differs_from_pytorch_in_the_alignment_of_causal():
         ({"mask": padding([3])}, "for a batch of 1, and this batch is 2"),
         ({"softcap": 0.0}, "softcap bounds the scores, so it is above 0"),
         ({"softcap": float("nan")}, "above 0"),
+        ({"softcap": float("inf")}, "above 0 and finite.*not inf"),
         ({"dropout": 1.5}, "attention: dropout is between 0 and 1"),
         ({"query_offset": np.array([1, 2, 3]), "mask": causal()}, "one integer per batch row"),
     ],

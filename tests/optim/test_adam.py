@@ -148,3 +148,10 @@ def test_pitfall_24_decay_of_a_padding_row():
 def test_bad_options_are_refused(options):
     with pytest.raises(ValueError, match="not"):
         Adam([leaf([1.0])], lr=0.1, **options)
+
+
+def test_an_eps_that_is_0_in_the_dtype_is_refused():
+    """(A gradient of 0 would make NaN of the parameter.)"""
+    with pytest.raises(ValueError, match=r"dtype.*not 1e-46"):
+        Adam([Tensor([1.0], requires_grad=True)], lr=0.1, eps=1e-46)
+    Adam([leaf([1.0])], lr=0.1, eps=1e-46)  # float64
