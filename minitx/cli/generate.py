@@ -78,7 +78,7 @@ def read_prompts(args: argparse.Namespace) -> list[str]:
     prompts = [sys.stdin.read().rstrip("\n") if prompt == "-" else prompt for prompt in args.prompts]
     if args.file is not None:
         text = sys.stdin.read() if args.file == "-" else read_text(args.file)
-        prompts += text.removesuffix("\n").split("\n")
+        prompts += text.removesuffix("\n").split("\n") if text else []
     if not prompts:
         raise UserError('no prompt: give one, "1 2 3 4", or --file F with one a line')
     return prompts

@@ -105,7 +105,7 @@ class Compiled(dict[Any, Any]):
             name = f"{self.function.__module__}.{self.function.__name__}-{np.dtype(dtype).name}"
             directory = None if _place() is None else _place() / name  # type: ignore[operator]
             if directory is None or not any(directory.rglob("*.nbc")):
-                once("compiling kernels for this CPU (once) ...")
+                once(f"compiling kernels for this CPU{'' if directory is None else '; they are kept'} ...")
                 if _new:
                     _new.clear()
                     ahead.start()

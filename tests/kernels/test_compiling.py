@@ -38,7 +38,7 @@ def finished(process):
 
 def test_first_use_says_so_once_and_the_second_is_quiet(tmp_path):
     _, err = run(SMALL, NUMBA_CACHE_DIR=str(tmp_path))
-    assert err.count("minitx: compiling kernels for this CPU (once) ...") == 1
+    assert err.count("minitx: compiling kernels for this CPU; they are kept ...") == 1
     assert run(SMALL, NUMBA_CACHE_DIR=str(tmp_path)) == ("", "")
 
 
