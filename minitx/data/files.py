@@ -28,7 +28,7 @@ def read_text(path: str | Path) -> str:
         ) from None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise ValueError(f"{path} is empty: there is nothing to learn from")
+        raise ValueError(f"{path} is empty")
     return text
 
 
