@@ -13,11 +13,11 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
     A link is followed; what is no file (a pipe, a terminal) is written to as it is.
     """
-    path = Path(path).resolve()
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):  # (asked before links are followed: /dev/fd/1 is one)
         with open(path, "wb") as stream:
             stream.write(content)
         return
+    path = Path(os.path.realpath(path))
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")  # a rename is atomic only within a disk
     try:
         with open(beside, "wb") as file:

@@ -21,7 +21,7 @@ COMMANDS = {
     "check": "every op, layer, block and model beside its witnesses: differences, smaller ops, kernel, PyTorch",
     "audit": "does anything leak that must not: the future, padding, another sample, the answer",
     "learn": "the course of exercises: write each backward pass yourself, and hear what is wrong with it",
-    "bench": "time training and generation (beside PyTorch's), the engine's overhead, the import",
+    "bench": "time training, generation and their parts (beside PyTorch's), the engine's overhead, the import",
 }
 
 

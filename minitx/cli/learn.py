@@ -4,7 +4,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from pathlib import Path
 
 from minitx.cli.common import Parser, UserError
 from minitx.learn.language import LANGUAGES, chosen
@@ -120,13 +119,12 @@ def learned(args: argparse.Namespace, lang: str) -> int:
 
 
 def graded(args: argparse.Namespace, lang: str) -> int:
+    from minitx.cli.figures import expect
     from minitx.files import write_bytes
     from minitx.learn.grade import as_csv, as_table, dumped, grade
 
-    for name in filter(None, (args.csv, args.json)):  # before the work, not after it
-        if not Path(name).absolute().parent.is_dir():
-            raise UserError(f"{name}: there is no folder {Path(name).parent}")
-        open(name, "ab").close()  # can it be written?
+    for name in (args.csv, args.json):  # before the work, not after it
+        expect(name)
     only = [slug for given in args.only for slug in given.split(",")]
     result = grade(args.folders, only, args.seed, lang, args.limit)
     print(as_table(result))

@@ -103,7 +103,8 @@ MOST_KEYS = 2**24  # positions are compared as numbers of the matrices' type: fl
 def attend(memory, args, task):
     """Forward: queries i0, i0 + 1, ... of head h of batch row b, with the keys and values of head g.
 
-    Names that end in _at, and qt, s, o, numbers, are addresses: in this thread's memory, one behind the other.
+    Names that end in _at are addresses; so are qt, s, o, numbers and the copies, one behind the other in the memory of
+    this thread.
     """
     like = memory[0]
     size, T, d, d_v = size_of(like), args[T_], args[D], args[D_V]
@@ -112,7 +113,7 @@ def attend(memory, args, task):
     # The last queries first: under a causal mask they see most keys, and what takes longest should not come last.
     b, h, i0 = task // (args[H_] * blocks), task // blocks % args[H_], (blocks - 1 - task % blocks) * width
     g, rows = h // (args[H_] // args[H_KV]), min(width, T - i0)
-    # memory: Qᵀ, scores, o, six numbers a query, copies of K and V and whose they are
+    # memory: Qᵀ, scores, o, six numbers a query, whose the copies are, copies of K and V
     qt = where(memory)
     s = qt + d * width * size
     o = s + KEYS * width * size
@@ -380,7 +381,7 @@ def _fits(q: Array, k: Array, v: Array, bias: Array | None, softcap: float | Non
     good = k.shape == (B, H_kv, S, d) and H % H_kv == 0 and v.shape[:3] == k.shape[:3]
     good = good and S <= MOST_KEYS
     if softcap is not None:  # (as float32, 1e-50 is 0)
-        good = good and q.dtype.type(min(softcap, 1)) > 0 and softcap <= np.finfo(q.dtype).max
+        good = good and q.dtype.type(min(softcap, 1)) > 0 and softcap <= float(np.finfo(q.dtype).max)
     if bias is not None:
         good = good and bias.ndim in (2, 4) and all(n in (1, m) for n, m in zip(bias.shape[::-1], (S, T, H, B)))
     return good and 0 <= dropout < 1 and (dropout == 0 or hasattr(rng, "integers"))

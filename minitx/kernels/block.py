@@ -85,8 +85,8 @@ def block(memory, args, first, products, i0, i1, j0, j1):
     panel_a = panels + DEPTH * COLUMNS * size
     edge = panel_a + STRIP * DEPTH * size
     room_b = DEPTH * (COLUMNS // products) * size
-    # A tile reads A badly where its columns lie far apart (a transposed A), or its rows a multiple of 4 KB, which push
-    # each other out of the cache. A strip that more than two tiles read is worth packing then.
+    # A tile reads A badly where its columns lie far apart (a transposed A), or its rows a multiple of 4 KB
+    # apart, which push each other out of the cache. A strip that more than two tiles read is worth packing then.
     pack_a = (a_step > 64 or (a_row > 1 and a_row * size % 4096 == 0)) and (j1 - j0) * products > 2 * width
     for p0 in range(0, k, DEPTH):
         depth = min(DEPTH, k - p0)

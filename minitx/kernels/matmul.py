@@ -11,8 +11,8 @@ A is (m, k), B (k, n), C (m, n). The work is cut twice:
         │ 0  │ 1  │ 2│  →   │ 0  ││ 1  ││ 2 0│   the last panel is filled up with zeros
         └────┴────┴──┘      └────┘└────┘└────┘
 
-  Packing also turns a transposed B (W in y = x Wᵀ, K in Q Kᵀ) the right way round. A B whose rows lie one number after
-  the other is read in place where its chunk is small, or where two rows of tiles at most would use what was packed. A
+  Packing also turns a transposed B (W in y = x Wᵀ, K in Q Kᵀ) the right way round. B is read in place where its rows
+  lie one number after the other and its chunk is small, or where two rows of tiles at most would use what was packed. A
   too is read in place, unless its rows or columns get into each other's way in the cache: then a strip of rows, one
   chunk deep, is packed. What comes next is asked for ahead of time (the next strip of A, the piece of C that a tile
   adds to, what an epilogue reads), so that it travels while tiles are computed.

@@ -23,8 +23,8 @@ def tanh(x: Array) -> Forward:
 
     saved: y.
 
-    goes wrong: nothing that matters. (Near y = ±1 the difference 1 - y² keeps few digits: in float32 it is right to
-        1e-7, also where the slope is smaller than that.)
+    goes wrong: nothing that matters. (Near y = ±1 the difference 1 - y² keeps few digits: in float32 its absolute
+        error is 1e-7, also where the slope is smaller than that.)
     """
     y = np.tanh(x)
 

@@ -241,7 +241,7 @@ def check_shapes(
     if v is not None and v.shape[:3] != k.shape[:3]:
         raise ValueError(f"attention: there is one value for every key; k is {k.shape}, v is {v.shape}")
     # (In float32, 1e-50 is 0 and 1e50 infinite, and c tanh(s / c) would be NaN.)
-    if softcap is not None and not (q.dtype.type(min(softcap, 1)) > 0 and softcap <= np.finfo(q.dtype).max):
+    if softcap is not None and not (q.dtype.type(min(softcap, 1)) > 0 and softcap <= float(np.finfo(q.dtype).max)):
         raise ValueError(
             "attention: softcap bounds the scores, so it is above 0 and finite, also as a number of their dtype "
             f"(None: no cap), not {softcap}"

@@ -59,7 +59,8 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
         |q|²/√d is well above ln T.
 
     goes wrong: weights trained with softmax give nonsense here. Causal sums over whole chunks let a query see the rest
-        of its chunk: a leak. Keys far below 0 in all features weigh nothing: in float32 φ(-72) counts as not seen.
+        of its chunk: a leak. In float32 a query counts as one that sees nothing where, with its largest feature and the
+        largest φ(k) of the head as 1, its keys together weigh less than 1e-31.
 
     source: Katharopoulos et al. 2020, "Transformers are RNNs: fast autoregressive Transformers with linear attention".
     """
@@ -79,6 +80,9 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
     a, b = in_groups(_phi(q, top)), _phi(k, 0)[:, :, None]  # (B, H_kv, G or 1, T or S, d)
     if real is not None:
         b = b * real[:, None, None, :, None]
+    # So does one in all φ(k) of a head; a power of two changes no digits.
+    smaller = np.minimum(np.frexp(b.max((3, 4), keepdims=True, initial=0))[1], 0)
+    b = np.ldexp(b, -smaller)
     u = np.concatenate([v, np.ones((*v.shape[:3], 1), v.dtype)], -1)[:, :, None]  # (B, H_kv, 1, S, d_v + 1)
     n = _causal_sums(a, b, u, S - T, chunk) if is_causal else a @ (b.swapaxes(3, 4) @ u)  # (B, H_kv, G, T, d_v + 1)
     total = n[..., -1:]  # φ(q_i)·Σ φ(k_s)
@@ -100,7 +104,7 @@ def linear_attention(q: Array, k: Array, v: Array, *, mask: Any = None, chunk: i
             db = u @ (dn.swapaxes(3, 4) @ a)
             du = b @ (a.swapaxes(3, 4) @ dn)
         db, du = db.sum(2), du.sum(2)  # the heads of a group share keys and values
-        # φ' = min(φ, 1)
+        # φ' = min(φ, 1), for a and b too: where they have a factor, none of them is above 1
         dq = (da * np.minimum(a, 1)).reshape(q.shape) if need.q else None
         dk = db * np.minimum(b, 1).reshape(k.shape) if need.k else None  # (b is 0 at padding)
         dv = du[..., :-1] if need.v else None

@@ -177,7 +177,8 @@ class Optimizer:
         for group, new in zip(self.groups, options):
             if odd := sorted(new.keys() ^ _options(group).keys()):
                 raise KeyError(f"the options of a group are not those of this {type(self).__name__}: {', '.join(odd)}")
-            self.check(new | {"params": group["params"]})
+            new["params"] = group["params"]
+            self.check(new)
         for group, new in zip(self.groups, options):
             group.update(new)
         self.state = _copied(saved["state"])

@@ -135,6 +135,8 @@ def test_the_command(tmp_path, capsys):
     assert main(["bench", "--json", "-"]) == 2
     assert main(["bench", "--json", str(tmp_path / "nowhere" / "figures.json")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+    assert main(["bench", "--json", str(tmp_path)]) == 2
+    assert "is a folder" in capsys.readouterr().err
 
 
 def test_all_parts_one_after_the_other(tmp_path, capsys, monkeypatch):

@@ -184,7 +184,7 @@ def test_pitfall_39_heads_in_place_and_other_layouts(dtype):
 
 
 def test_small_weights_behind_a_large_one_are_summed_as_they_are():
-    """131,071 keys of a weight of 0.1: in one float32 chain, from 8,192 on each would count as 0.0996."""
+    """Values with 131,071 weights of 0.1: in one float32 chain, from a total of 8,192 on each would count as 0.0996."""
     S = 2**17
     q, k, v = np.ones((1, 1, 1, 1)), np.zeros((1, 1, S, 1)), np.random.default_rng(0).random((1, 1, S, 1))
     k[0, 0, 0] = np.log(10)

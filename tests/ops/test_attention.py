@@ -9,7 +9,7 @@ from minitx import Tensor
 from minitx.gradcheck import gradcheck
 from minitx.kernels.hash import draw_key, keep
 from minitx.masks import causal, documents, full, padding, window
-from minitx.ops import attention, attention_weights
+from minitx.ops import attention, attention_weights, tiled_attention
 
 
 def normal(*shapes, seed=0):
@@ -376,3 +376,12 @@ def test_errors(change, message):
 def test_dropout_wants_a_generator():
     with pytest.raises(TypeError, match="default_rng"):
         attention(*qkv(), dropout=0.5)
+
+
+@pytest.mark.parametrize("softcap", [1e-50, 1e50])
+def test_a_softcap_that_float32_does_not_have_is_refused_there(softcap):
+    q, k, v = qkv()
+    assert np.isfinite(attention(q, k, v, softcap=softcap).numpy()).all()
+    for f in (attention, tiled_attention):
+        with np.errstate(over="raise", under="ignore"), pytest.raises(ValueError, match="as a number of their dtype"):
+            f(*(a.astype(np.float32) for a in (q, k, v)), softcap=softcap)

@@ -135,11 +135,11 @@ def test_far_out():
 
 @pytest.mark.parametrize(
     ("query", "key", "seen"),
-    [(-60, -60, 1), (-46, -46, 1), (-200, -50, 1), (-1e30, 1, 1), (0, -71, 1), (0, -72, 0), (3, -100, 0)],
+    [(-60, -60, 1), (-46, -46, 1), (-200, -50, 1), (-1e30, 1, 1), (0, -75, 1), (0, -87, 1), (3, -200, 0)],
 )
 @pytest.mark.parametrize("mask", [None, causal()])
 def test_one_key_has_all_the_weight_until_it_is_as_good_as_nothing(query, key, seen, mask):
-    """o = v, do/dv = 1 and nothing else, in float32. φ(q) φ(k) underflows at -60, 1 / φ(k) overflows at -100."""
+    """o = v, do/dv = 1 and nothing else, in float32. φ(q) φ(k) underflows at -60, do / φ(k) overflows at -87."""
     leaves = [Tensor(np.full((1, 1, 1, 1), x, np.float32), requires_grad=True) for x in (query, key, 5)]
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         o = linear_attention(*leaves, mask=mask)
@@ -151,11 +151,13 @@ def test_one_key_has_all_the_weight_until_it_is_as_good_as_nothing(query, key, s
 
 
 def test_a_factor_in_a_query_cancels():
-    """Far below 0, x - 30 in all features of a query is φ(q) e^-30: the same o."""
+    """Far below 0, x - 770 in all features of a query is φ(q) e^-770, which underflows in float64: the same o."""
     q, k, v = qkv()
     far = np.minimum(q, 0) - 30
     expected = linear_attention(far, k, v).numpy()
-    np.testing.assert_allclose(linear_attention(far - 30, k, v).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(linear_attention(far - 770, k, v).numpy(), expected, rtol=1e-11)
+    np.testing.assert_allclose(linear_attention(q, np.minimum(k, 0) - 700, v).numpy(),
+                               linear_attention(q, np.minimum(k, 0) - 5, v).numpy(), rtol=1e-11)  # fmt: skip
 
 
 @pytest.mark.parametrize("mask", [window(2), documents([0, 0, 1, 1, 1]), causal() & window(2), np.ones((5, 5), bool)])

@@ -155,3 +155,13 @@ def test_an_eps_that_is_0_in_the_dtype_is_refused():
     with pytest.raises(ValueError, match=r"dtype.*not 1e-46"):
         Adam([Tensor([1.0], requires_grad=True)], lr=0.1, eps=1e-46)
     Adam([leaf([1.0])], lr=0.1, eps=1e-46)  # float64
+
+
+def test_options_that_are_loaded_become_plain_numbers():
+    optimizer = Adam([leaf([1.0])], lr=0.1)
+    state = optimizer.state_dict()
+    state["groups"][0] |= {"lr": np.float32(0.5), "betas": [np.float64(0.5), np.float32(0.25)]}
+    optimizer.load_state_dict(state)
+    group = optimizer.groups[0]
+    assert [type(x) for x in (optimizer.lr, *group["betas"])] == [float] * 3
+    assert len(group["params"]) == 1

@@ -43,6 +43,11 @@ def test_a_pipe_stays_a_pipe_and_a_link_a_link(tmp_path):
     assert os.read(reader, 100) == b"through"
     os.close(reader)
     assert pipe.is_fifo()
+    out, into = os.pipe()
+    write_bytes(f"/dev/fd/{into}", b"by its number")
+    assert os.read(out, 100) == b"by its number"
+    os.close(out)
+    os.close(into)
     link.symlink_to(tmp_path / "there")
     write_bytes(link, b"behind it")
     assert link.is_symlink()
