@@ -10,6 +10,7 @@ from minitx.bench.overhead import gradient_of_a_chain, overhead_lines, overheads
 from minitx.bench.timing import summary
 from minitx.bench.train import rows
 from minitx.cli import bench, main
+from minitx.models import Transformer
 
 SMALL = Size(2, 5, 8, 2, 1, V=11)
 
@@ -50,6 +51,66 @@ def test_both_sides_are_the_same_model(size):
     assert numbers(ours) == numbers(theirs)
     losses = [theirs()["loss"] for _ in range(30)]
     assert losses[-1] < losses[0]
+
+
+@KINDS
+@pytest.mark.torch
+def test_with_the_same_weights_both_sides_say_the_same(size):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from minitx.bench import torch_models
+
+    kinds = {"decoder": torch_models.Decoder, "llama": torch_models.Llama, "reverse": torch_models.EncoderDecoder}
+    ours, theirs = Transformer(size.config(), rng=np.random.default_rng(0)), kinds[size.kind](size.config())
+    rng, data = np.random.default_rng(1), batch(size)
+    for p in ours.parameters():
+        p.data = p.numpy() + 0.1 * rng.standard_normal(p.shape).astype(np.float32)
+    counted = []
+
+    def put(target, *layers):
+        for name in ("weight", "bias"):
+            if getattr(target, name, None) is not None:
+                values = torch.cat([torch.from_numpy(np.array(getattr(layer, name).numpy())) for layer in layers])
+                assert getattr(target, name).shape == values.shape
+                getattr(target, name).data = values
+                counted.append(values.numel())
+
+    def attention(target, layer):
+        if target.query is not None:
+            put(target.query, layer.query)
+        put(target.qkv, *([] if target.query is not None else [layer.query]), layer.key, layer.value)
+        put(target.out, layer.out)
+
+    def feedforward(target, layer):
+        put(target.up, *([layer.gate] if hasattr(layer, "gate") else []), layer.up)
+        put(target.down, layer.down)
+
+    put(theirs.tokens, ours.embedding)
+    if size.kind == "reverse":
+        for block, mine in zip([*theirs.encoder, *theirs.decoder], [*ours.encoder, *ours.decoder]):
+            residuals = [mine.attention_residual, mine.feedforward_residual]
+            attention(block.attention, mine.attention)
+            if block.cross is not None:
+                attention(block.cross, mine.cross_attention)
+                residuals.insert(1, mine.cross_attention_residual)
+            for norm, residual in zip(block.norms, residuals, strict=True):
+                put(norm, residual.norm)
+            feedforward(block, mine.feedforward)
+    else:
+        for block, mine in zip(theirs.blocks, ours.decoder, strict=True):
+            put(block.norm1, mine.attention_residual.norm)
+            attention(block.attention, mine.attention)
+            put(block.norm2, mine.feedforward_residual.norm)
+            feedforward(block, mine.feedforward)
+        put(theirs.norm, ours.decoder_norm)
+        put(theirs.head, ours.head)
+        if size.kind == "decoder":
+            put(theirs.places, ours.positions)
+    assert sum(counted) == sum(p.numel() for p in theirs.parameters())
+    inputs = [torch.from_numpy(np.array(ids)) for ids in (data.ids, data.target_ids) if ids is not None]
+    if data.mask is not None:
+        inputs.append(torch.from_numpy(np.array(data.mask.dense(*data.ids.shape, data.ids.shape[1])[:, :1])))
+    logits = ours(data.ids, data.target_ids, mask=data.mask, target_mask=data.target_mask).logits.numpy()
+    np.testing.assert_allclose(theirs(*inputs).detach().numpy(), logits, atol=1e-4 * np.abs(logits).max())
 
 
 def test_rows_come_from_a_process_of_their_own():
@@ -159,6 +220,13 @@ def test_all_parts_one_after_the_other(tmp_path, capsys, monkeypatch):
     kept = json.loads(target.read_text(encoding="utf-8"))
     assert kept["first"] == {"rows": [{"ratio": None}]}
     assert "second" not in kept
+
+
+def test_without_pytorch_it_is_our_side_alone(capsys, monkeypatch):
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(bench, "WHAT", {"first": lambda args: [{"ratio": args.against}]})
+    assert main(["bench", "first", "--against", "torch"]) == 0
+    assert "PyTorch is not installed" in capsys.readouterr().out
 
 
 def test_batches_are_shifted_once():

@@ -9,9 +9,10 @@ import pytest
 
 pytest.importorskip("numba", reason="numba is not installed")
 
+from minitx import Tensor, ops
 from minitx.kernels import compile as compiling
-from minitx.kernels import parallel, say
-from minitx.kernels.compile import CannotCompile, array, for_dtypes, kernel
+from minitx.kernels import normalization, parallel, say
+from minitx.kernels.compile import CannotCompile, Compiled, Kernel, Worker, array, for_dtypes, kernel
 from minitx.kernels.matmul import product
 
 SMALL = """
@@ -112,6 +113,7 @@ def test_what_cannot_be_compiled_is_said_once(capsys, monkeypatch):
 
 
 def test_the_fingerprint_knows_the_flags(monkeypatch):
+    monkeypatch.setattr(compiling.config, "BOUNDSCHECK", None)
     before = compiling.fingerprint()
     assert before == compiling.fingerprint()
     monkeypatch.setattr(compiling.config, "BOUNDSCHECK", 1)
@@ -160,3 +162,68 @@ def test_python_threads_may_call_kernels_at_once():
         for _ in range(5):
             for got, right in zip(pool.map(lambda x: product(x, x), a), expected):
                 np.testing.assert_array_equal(got, right)
+
+
+def test_an_op_whose_kernel_cannot_be_compiled_gives_its_definition(monkeypatch, capsys):
+    def refuse(*_):
+        raise RuntimeError("no such instruction")
+
+    kernels = [k for k in vars(normalization).values() if isinstance(k, Compiled)]
+    kept = [dict(k) for k in kernels]
+    monkeypatch.setattr(Kernel, "compile", refuse)
+    monkeypatch.setattr(Worker, "compile", refuse)
+    monkeypatch.setattr(say, "_said", set())
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.standard_normal(s) for s in ((3, 7), (7,), (7,)))
+    dy = rng.standard_normal((3, 7))
+    try:
+        for k in kernels:
+            k.clear()
+        for _ in range(2):
+            leaves = [Tensor(a, requires_grad=True) for a in (x, weight, bias)]
+            y = ops.layer_norm(*leaves)
+            y.backward(dy)
+            expected, backward = ops.layer_norm.rule(x, weight, bias)
+            np.testing.assert_array_equal(y.numpy(), expected)
+            for leaf, g in zip(leaves, backward(dy)):
+                np.testing.assert_array_equal(leaf.grad, g)
+    finally:
+        for k, entries in zip(kernels, kept):
+            k.update(entries)
+            k.refused.clear()
+    assert capsys.readouterr().err.count("could not be compiled here") == 1
+
+
+WRONG = """
+import numpy as np
+from numba import int64, void
+from minitx.kernels.compile import Worker, array, for_dtypes, kernel
+from minitx.kernels.memory import memory_for
+from minitx.kernels.parallel import share
+from minitx.kernels.pointer import address, elements
+
+@Worker
+def store(memory, args, task):
+    x = elements(memory[0], args[0], 5)
+    x[args[1]] = 1
+
+@kernel(*for_dtypes(lambda T: void(int64, array(T, 2, writes=True), array(T, 1, writes=True), int64)))
+def store_kernel(worker, memory, x, i):
+    args = np.array([address(x), i])
+    share(worker, memory, args, 1, 1)
+
+x = np.zeros(9)
+for i in (3, INDEX):
+    store_kernel[x.dtype](store[x.dtype], memory_for(x.dtype, 1), x, i)
+assert x[7] == 0
+"""
+
+
+@pytest.mark.parametrize(("index", "times"), [(4, 0), (7, 1)])
+def test_bounds_are_checked_in_workers_too(tmp_path, index, times):
+    """A worker cannot raise: Python says that it ignores the error, and pytest makes a failure of that."""
+    path = tmp_path / "wrong.py"  # (numba keeps what comes from a file)
+    path.write_text(WRONG.replace("INDEX", str(index)), encoding="utf-8")
+    code = f"import runpy; runpy.run_path({str(path)!r})"
+    _, err = run(code, NUMBA_BOUNDSCHECK="1", NUMBA_CACHE_DIR=str(tmp_path))
+    assert err.count("IndexError: index is out of bounds") == times

@@ -40,16 +40,21 @@ def cases(n):
     yield "output_projection", ops.output_projection, [(2, 5, 7, n), (11, 5 * n), (11,), (2, 7, 11)]
 
 
+UNTOUCHED = 1.25e30
+
+
 class Row:
-    """Memory in which each array begins right behind the one before, or `gap` numbers later."""
+    """Memory in which each array begins right behind the one before, or `gap` numbers later; nothing writes between."""
 
     def __init__(self, dtype, gap):
-        self.memory, self.at, self.gap = np.zeros(1 << 20, dtype), 0, gap
+        self.memory, self.at, self.gap = np.full(1 << 20, UNTOUCHED, dtype), gap, gap
+        self.taken = np.zeros(1 << 20, bool)
 
     def place(self, shape, dtype, values=0):
         array = EMPTY(shape, dtype)
         if dtype == self.memory.dtype and self.at + array.size <= len(self.memory):
             array = self.memory[self.at : self.at + array.size].reshape(shape)
+            self.taken[self.at : self.at + array.size] = True
             self.at += array.size + self.gap
         array[...] = values
         return array
@@ -72,6 +77,8 @@ def everything(f, shapes, dtype, gap, turn, monkeypatch):
     y = f(*leaves)
     y.backward(row.place(y.shape, dtype, rng.standard_normal(y.shape)))
     monkeypatch.undo()
+    assert row.at > 0
+    assert (row.memory[~row.taken] == row.memory.dtype.type(UNTOUCHED)).all()
     return [y.numpy(), *(leaf.grad for leaf in leaves)]
 
 

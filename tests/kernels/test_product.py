@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from minitx import Tensor, ops, reference
 from minitx.kernels import matmul
 from minitx.kernels.block import COLUMNS, DEPTH, cut
-from minitx.kernels.epilogue import PLUS, TIMES
+from minitx.kernels.epilogue import GATE, GATE_BACKWARD, NOTHING, PLUS, RELU, SIGMOID, TIMES
 from minitx.kernels.matmul import product
 
 SIZES = st.one_of(st.integers(1, 70), st.sampled_from([127, 128, 129, DEPTH - 1, DEPTH, DEPTH + 1, 2 * DEPTH + 3]))
@@ -91,6 +91,31 @@ def test_nothing_is_written_outside(dtype, shape):
     close(c, a.astype(np.float64) @ b, tolerance(dtype, k), np.sqrt(k) * 4)
     assert np.isnan(whole[:1000]).all()
     assert np.isnan(whole[-1000:]).all()
+
+
+@DTYPES
+@pytest.mark.parametrize("shape", [(1, 1, 1), (9, 300, 33), (130, 257, 65)])
+@pytest.mark.parametrize("how", range(NOTHING, GATE_BACKWARD + 1))
+def test_no_epilogue_writes_outside(dtype, shape, how):
+    """C and the slopes stand between guard bands; what is read, between NaN."""
+    m, k, n = shape
+    rng = np.random.default_rng(2)
+
+    def guarded(rows):
+        whole = np.full(rows * n + 2000, np.nan, dtype)
+        inside = whole[1000:-1000].reshape(rows, n)
+        inside[:] = rng.standard_normal((rows, n))
+        return whole, inside
+
+    a, b = (rng.standard_normal(s).astype(dtype) for s in ((m, k), (k, n)))
+    (_, extra), (around, slope), (whole, c) = guarded(2 * m), guarded(m), guarded(m)
+    has_slope = RELU <= how <= SIGMOID or how >= GATE
+    product(a, b, None, how, extra if how >= TIMES else None, slope if has_slope else None, out=c)
+    for memory in (whole, around):
+        assert np.isnan(memory[:1000]).all()
+        assert np.isnan(memory[-1000:]).all()
+    assert np.isfinite(c).all()
+    assert np.isfinite(slope).all()
 
 
 @DTYPES
