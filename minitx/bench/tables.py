@@ -11,8 +11,7 @@ from minitx.bench.timing import Timing
 
 def training(against: str | None, threads: int, seconds: float) -> list[dict[str, Any]]:
     """Training steps; with the memory that each side's process took after its imports, and for them."""
-    most = matmul.most(threads, seconds / 8)
-    print(f"the fastest of NumPy's large matrix products here: {most:.0f} GFLOP/s (the shares below are of this)")
+    most = fastest(threads, seconds / 8)
     print("training step: forward, backward, clip 1.0, AdamW; median (quartiles), float32")
     found = []
     for row in train.rows(against, threads, seconds):
@@ -26,11 +25,12 @@ def training(against: str | None, threads: int, seconds: float) -> list[dict[str
 
 def attending(against: str | None, threads: int, seconds: float) -> dict[str, Any]:
     """Attention, and how its memory grows with the length."""
+    most = fastest(threads, seconds)
     print("attention on the tape, (B x H) x T x d; median (quartiles), float32")
     found = []
     for row in attention.rows(against, threads, seconds):
         found.append(row)
-        print(side_by_side(str(row.case), row.ours, row.theirs, row.case.flops()), flush=True)
+        print(side_by_side(str(row.case), row.ours, row.theirs, row.case.flops(), most=most), flush=True)
     mean("", (row.ratio for row in found))
     print("memory that forward + backward took at most (the T x T weights alone would be 4 H T² bytes)")
     longer = []
@@ -43,11 +43,12 @@ def attending(against: str | None, threads: int, seconds: float) -> dict[str, An
 
 def multiplying(threads: int, seconds: float) -> list[dict[str, Any]]:
     """Matrix products beside NumPy's."""
+    most = fastest(threads, 2 * seconds)
     print("matrix products beside NumPy's; median (quartiles), float32")
     found = []
     for row in matmul.rows(threads, seconds):
         found.append(row)
-        print(side_by_side(str(row.case), row.ours, row.numpy, row.case.flops(), "NumPy"), flush=True)
+        print(side_by_side(str(row.case), row.ours, row.numpy, row.case.flops(), "NumPy", most), flush=True)
     print(f"the most that was measured: {max(max(row.gflops()) for row in found):.0f} GFLOP/s")
     for what, gelu in (("products: ", False), ("with bias and GELU: ", True)):
         mean(what, (row.ratio for row in found if row.case.gelu == gelu))
@@ -93,6 +94,13 @@ def side_by_side(
         line += f"   {name} {theirs.ms():24s} {speed(theirs)}"
         line += f"   ratio {theirs.median / ours.median:.2f}"
     return line
+
+
+def fastest(threads: int, seconds: float) -> float:
+    """The GFLOP/s of which every line of a table says its share."""
+    most = matmul.most(threads, seconds)
+    print(f"the fastest of NumPy's large matrix products here: {most:.0f} GFLOP/s (the shares below are of this)")
+    return most
 
 
 def mean(what: str, found: Iterable[float | None]) -> None:
