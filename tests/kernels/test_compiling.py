@@ -67,6 +67,30 @@ for part in PARTS:
     run(code, NUMBA_CACHE_DIR=str(tmp_path))
 
 
+STEP = """
+import sys
+import numpy as np
+from minitx.bench.models import Size
+from minitx.bench.side_minitx import build
+print(build(Size(2, 5, 8, 2, 1, V=11), 1)()["loss"])
+print("numba.typed.typeddict" in sys.modules)
+from minitx.ops import layer_norm
+x = np.arange(12.0).reshape(3, 4)  # float64: not on the disk the first time
+assert np.abs(layer_norm(x).numpy() - layer_norm.definition(x)[0]).max() < 1e-12
+print("numba.typed.typeddict" in sys.modules)
+"""
+
+
+def test_what_is_on_the_disk_is_loaded_without_the_compiler(tmp_path):
+    """numba's lists and dictionaries stand for all that it loads before it compiles."""
+    step = STEP.split("from minitx.ops")[0]
+    first, _ = run(step, NUMBA_CACHE_DIR=str(tmp_path))
+    loss, before, after = run(STEP, NUMBA_CACHE_DIR=str(tmp_path))[0].split()  # loads, then compiles in one process
+    assert first.split() == [loss, "True"]
+    assert (before, after) == ("False", "True")
+    assert run(STEP, NUMBA_CACHE_DIR=str(tmp_path))[0].split() == [loss, "False", "False"]
+
+
 def test_several_processes_at_once(tmp_path):
     code = SMALL.replace("np.float32", "np.dtype(__import__('sys').argv[1] if 0 else DTYPE)")
     both = [run(f"DTYPE = {name!r}\n{code}", wait=False, NUMBA_CACHE_DIR=str(tmp_path)) for name in ("f4", "f8", "f4")]
