@@ -62,9 +62,12 @@ def _overhead(op: Op, inputs: tuple[Tensor, ...], options: tuple[Any, ...], roun
             x, back = op.definition(x, *arrays[1:], *options)
             backs.append(back)
         g: Any = dy
+        totals: tuple[Any, ...] = ()  # gradients of the other inputs, which all ops of the chain share
         for back in reversed(backs):
             g = back(g, _ALL) if back.__code__.co_argcount == 2 else back(g)
-            g = g[0] if isinstance(g, tuple) else g
+            if isinstance(g, tuple):
+                g, *others = g
+                totals = tuple(map(np.add, totals, others)) if totals else tuple(others)
 
     engine_times: list[float] = []
     rule_times: list[float] = []

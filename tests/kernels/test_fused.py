@@ -5,8 +5,11 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed")
 
 from equal import on_threads
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from minitx import Tensor, ops, reference
+from minitx.tensor import wrap
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 FFN = [(2, 150, 65), (300, 65), (300,), (65, 300), (65,)]
@@ -62,6 +65,66 @@ def test_kernel_equals_its_parts(op, shapes, options, dtype):
     for a, b in zip(got, expected, strict=True):
         assert a.dtype == dtype
         assert np.abs(a - b).max() <= limit * np.abs(b).max()
+
+
+SIZES = st.one_of(st.integers(1, 70), st.sampled_from([127, 128, 255, 256, 257, 300]))
+LAYOUTS = {
+    "C": lambda a: a,
+    "Fortran": np.asfortranarray,
+    "reversed": lambda a: a[::-1].copy()[::-1],
+    "sliced": lambda a: np.repeat(a, 2, -1)[..., ::2],
+}
+DRAWN = {
+    "feed_forward": lambda n, h, o: [(h, n), (h,), (o, h), (o,)],
+    "gated_feed_forward": lambda n, h, o: [(h, n), (h,), (h, n), (h,), (o, h), (o,)],
+    "self_attention_projections": lambda n, h, o: [(2 * h, n), (2 * h,), (h, n), (h,), (h, n), (h,)],
+    "output_projection": lambda n, h, o: [(o, h * n), (o,)],
+}
+
+
+@given(
+    st.sampled_from(sorted(DRAWN)), st.sampled_from(["relu", "gelu", "gelu_tanh", "silu"]), st.booleans(),
+    st.sampled_from([np.float32, np.float64]), st.tuples(st.integers(1, 3), SIZES), SIZES, st.integers(1, 40), SIZES,
+    st.lists(st.sampled_from(sorted(LAYOUTS)), min_size=8, max_size=8), st.integers(0, 9),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_any_shape_in_any_layout(name, activation, biased, dtype, leading, n, h, o, layouts, seed):
+    """Values and gradients; each array lies in memory in an order of its own."""
+    shapes = DRAWN[name](n, h, o)
+    if not biased:
+        shapes = [None if len(shape) == 1 else shape for shape in shapes]
+    shapes.insert(0, (leading[0], h, leading[1], n) if name == "output_projection" else (*leading, n))
+    if seed % 2 and name != "self_attention_projections":
+        shapes.append((*leading, o))  # a residual
+    rng = np.random.default_rng(seed)
+    arrays = [None if s is None else (rng.standard_normal(s) / np.sqrt(s[-1])).astype(dtype) for s in shapes]
+
+    def run(dtype):
+        leaves = [None if a is None else wrap(LAYOUTS[l](a.astype(dtype))) for a, l in zip(arrays, layouts * 2)]
+        for leaf in leaves:
+            if leaf is not None:
+                leaf.requires_grad = True
+        if name == "feed_forward":
+            outputs = ops.feed_forward(*leaves[:5], activation, *leaves[5:])
+        elif name == "gated_feed_forward":
+            gate = {"relu": "glu", "gelu": "geglu", "gelu_tanh": "geglu_tanh", "silu": "swiglu"}[activation]
+            outputs = ops.gated_feed_forward(*leaves[:7], gate, *leaves[7:])
+        elif name == "output_projection":
+            outputs = ops.output_projection(*leaves)
+        else:
+            outputs = ops.self_attention_projections(*leaves, heads=2 * h, kv_heads=h)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        rng = np.random.default_rng(seed)
+        sum((y * rng.standard_normal(y.shape)).sum() for y in outputs).backward()
+        return [y.numpy() for y in outputs] + [leaf.grad for leaf in leaves if leaf is not None]
+
+    got = run(dtype)
+    with reference():
+        expected = run(np.float64)
+    for a, b in zip(got, expected, strict=True):
+        assert a.dtype == dtype
+        # (at least 1: a result may be a single sum whose terms cancel)
+        assert np.abs(a - b).max() <= 4 * np.finfo(dtype).eps * np.sqrt(300) * max(np.abs(b).max(), 1)
 
 
 @runs
