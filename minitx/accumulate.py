@@ -23,7 +23,7 @@ def owned(g: Array) -> bool:
 
 def add(a: Array, b: Array) -> Array:
     """a + b, written into whichever of the two is ours."""
-    if not owned(a):
+    if a.base is not None or not a.flags.writeable:  # not owned(a), without a call
         a, b = b, a
         if not owned(a):
             return np.asarray(a + b)

@@ -11,7 +11,7 @@ what nobody wants: `need.q` is False where the gradient of q is not asked for (a
 and `dy` is a tuple too. A parameter `*xs` takes any number of differentiable arrays.
 
 What this file does for every op, so that no rule has to: cast to the Tensor's dtype and check that it comes out again,
-choose between kernel and definition, leave a node on the tape, undo broadcasting (for ops that declare it).
+choose between kernel and definition, leave a node on the tape. (The way back is pullback.py.)
 """
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ import inspect
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FunctionType
 from typing import Any, overload
 
 import numpy as np
@@ -31,7 +30,7 @@ from numpy import ndarray
 from minitx import settings
 from minitx.complaints import apart, application, cast_all, mixed, no_rule, not_differentiable, numbers
 from minitx.kernels import say
-from minitx.leaf import set_writeable
+from minitx.pullback import as_tuple, takes_need
 from minitx.tensor import Array, Node, Tensor, wrap
 
 __all__ = ["Array", "Composite", "Forward", "Op", "composite", "op", "registry"]
@@ -46,6 +45,7 @@ registry: dict[str, Op] = {}  # every op of minitx itself, by name: checks and b
 class Op:
     """A differentiable function. Call it on Tensors; `definition` is the rule on arrays, in NumPy, for reading."""
 
+    on_tensors = False  # is the definition written on Tensors (a composite)?
     replaced = 0  # how many `using` are open: who would run an op's kernel without asking the op looks here
 
     def __init__(self, definition: Callable[..., Any], wrt: Sequence[str], broadcasts: bool) -> None:
@@ -111,18 +111,15 @@ class Op:
 
     # ------------------------------------------------------------------ forward
 
-    def __call__(self, *args: Any, **options: Any) -> Tensor:
+    def __call__(self, *args: Any, **given: Any) -> Tensor:
         now = settings.current.get()
-        f = self.replacement
+        f: Any = self.replacement
         if f is None and now.kernels:
             f = self._kernel if self._kernel is not _UNRESOLVED else self.kernel
-        if f is not None:
-            result = self._apply(f, args, options, now)
-            if result is not NotImplemented:  # a kernel may decline a case
-                return result  # type: ignore[no-any-return]
-        return self._apply(self.definition, args, options, now)  # type: ignore[no-any-return]
-
-    def _apply(self, f: Callable[..., Any], args: Any, options: dict[str, Any], now: settings.Settings) -> Any:
+        if f is None:
+            if self.on_tensors:
+                return self.definition(*args, **given)  # type: ignore[no-any-return]
+            f = self.definition
         # 1. Unpack: Tensors become arrays; which of them are differentiable inputs, and of which dtype?
         slots = self.by_position
         if self.variadic:
@@ -132,8 +129,8 @@ class Op:
         where: list[int] = []  # the slot of each input
         live = 0  # a bit for each slot: somebody wants its gradient
         dtype: Any = None
-        plain: list[int] = []  # the places of numbers and arrays among the differentiable arguments
-        theirs: list[Any] = []  # arrays of the caller that the rule gets as they are
+        plain: Any = ()  # the places of numbers and arrays among the differentiable arguments
+        theirs: Any = ()  # arrays of the caller that the rule gets as they are
         for a, slot in zip(args, slots):
             if isinstance(a, Tensor):
                 array = a._data
@@ -153,32 +150,37 @@ class Op:
                 arrays.append(None)
             else:
                 if slot >= 0:
-                    plain.append(len(arrays))
+                    plain = (*plain, len(arrays))
                 elif isinstance(a, ndarray):
-                    theirs.append(a)
+                    theirs = (*theirs, a)
                 arrays.append(copy.deepcopy(a) if type(a) is list else a)  # the rule may keep it, the caller change it
         if len(args) > len(slots):
             arrays += args[len(slots) :]  # one too many: let Python say so in its own words
-        if options:
-            options = {n: copy.deepcopy(a) if type(a) is list else a for n, a in options.items()}  # (our own dict, too)
-            given = [n for n, a in options.items() if n in self.slot and not isinstance(a, Tensor)]
+        options = given
+        if given:
+            options = {n: copy.deepcopy(a) if type(a) is list else a for n, a in given.items()}  # (our own dict, too)
+            bare = [n for n, a in options.items() if n in self.slot and not isinstance(a, Tensor)]
             dtype, live = self._open(options, inputs, where, live)
-            cast_all(options, given, dtype, self.name)
-            theirs += [a for n, a in options.items() if n not in self.slot and isinstance(a, ndarray)]
+            cast_all(options, bare, dtype, self.name)
+            theirs += tuple([a for n, a in options.items() if n not in self.slot and isinstance(a, ndarray)])
         if plain:
             cast_all(arrays, plain, dtype, self.name)
-        # 2. Run the rule.
-        try:
-            result = f(*arrays, **options) if options else f(*arrays)
-        except Exception as error:
-            if isinstance(error, NotImplementedError) and f is self._kernel:
-                return NotImplemented  # it cannot be compiled on this machine, and has said so
-            error.add_note(f"in {self.describe(arrays, options)}")
-            raise
-        if type(result) is not tuple or len(result) != 2 or not callable(result[1]):
-            if result is NotImplemented:
-                return result
-            raise no_rule(self.name, result)
+        # 2. Run the rule. A kernel may decline a case: then the definition does it.
+        while True:
+            try:
+                result = f(*arrays, **options) if options else f(*arrays)
+            except Exception as error:
+                if not (isinstance(error, NotImplementedError) and f is self._kernel):
+                    error.add_note(f"in {self.describe(arrays, options)}")
+                    raise
+                result = NotImplemented  # it cannot be compiled on this machine, and has said so
+            if type(result) is tuple and len(result) == 2 and callable(result[1]):
+                break
+            if result is not NotImplemented or f is self.definition:
+                raise no_rule(self.name, result)
+            if self.on_tensors:
+                return self.definition(*args, **given)  # type: ignore[no-any-return]
+            f = self.definition
         # 3. Check what came out, and wrap it; where somebody wants a gradient, leave a node on the tape.
         value, backward = result
         several = type(value) is tuple
@@ -196,7 +198,7 @@ class Op:
         out: Any = tuple([wrap(v, node, i) for i, v in enumerate(value)]) if several else wrap(value, node)
         if now.observer is not None:
             now.observer.forward(self, arrays, options, out, node)
-        return out
+        return out  # type: ignore[no-any-return]
 
     def _checked(self, result: Any, dtype: Any) -> Array:
         value: Array = np.asarray(result)
@@ -239,69 +241,7 @@ class Op:
             self._needs[live] = need
         return need
 
-    # ------------------------------------------------------------------ backward
-
-    def pull(self, node: Node, dy: Any) -> Sequence[Array | None]:
-        """The pullback of one node: the cotangent of its value → a gradient for each of `node.inputs` (or None)."""
-        backward, need = node.backward, node.need
-        assert backward is not None
-        try:
-            grads = backward(dy, need) if _takes_need(backward) else backward(dy)
-        except Exception as error:
-            error.add_note(f"in the backward of {self.name}")
-            raise
-        if type(grads) is not tuple or len(grads) > len(need):
-            grads = self._as_tuple(grads, need)
-        out: list[Array | None] = []
-        memory: dict[int, Array] = {}  # whose memory → the first gradient that lies in it
-        for tensor, slot in zip(node.inputs, node.slots):
-            if not need[slot]:
-                out.append(None)
-                continue
-            g = grads[slot] if slot < len(grads) else None
-            if g is None:
-                raise RuntimeError(f"backward of {self.name} returned no gradient for {self._slot_name(slot)}")
-            if type(g) is not ndarray:
-                g = np.asarray(g)  # arithmetic on arrays without axes gives NumPy scalars
-            x = tensor._data
-            if g.shape != x.shape:
-                g = self.fit(g, x.shape, slot)
-            if g.dtype is not x.dtype and g.dtype != x.dtype:
-                raise TypeError(f"backward of {self.name}: {x.dtype} in, {g.dtype} for {self._slot_name(slot)}")
-            owner: Any = g
-            while (base := getattr(owner, "base", None)) is not None:
-                owner = base
-            if id(owner) in memory:
-                set_writeable(memory[id(owner)], False)  # one memory for two inputs belongs to neither
-                set_writeable(g, False)
-            else:
-                memory[id(owner)] = g
-            out.append(g)
-        return out
-
-    def fit(self, g: Array, shape: tuple[int, ...], slot: int = 0) -> Array:
-        """Undo broadcasting: where x was repeated along an axis, its gradient is the sum along that axis."""
-        if not self.broadcasts:
-            raise RuntimeError(
-                f"backward of {self.name} returned shape {g.shape} for {self._slot_name(slot)} of shape {shape}: is a "
-                "sum over a broadcast axis missing? (an elementwise op leaves that to the engine: @op(broadcasts=True))"
-            )
-        g = np.asarray(g)
-        g = g.sum(axis=tuple(range(g.ndim - len(shape))))
-        repeated = tuple(i for i, (n, m) in enumerate(zip(shape, g.shape)) if n == 1 and m != 1)
-        g = np.asarray(g.sum(axis=repeated, keepdims=True))
-        if g.shape != shape:
-            raise RuntimeError(f"backward of {self.name} returned shape {g.shape} for an input of shape {shape}")
-        return g
-
-    def _as_tuple(self, grads: Any, need: Any) -> tuple[Any, ...]:
-        if type(grads) is list:
-            raise TypeError(f"backward of {self.name} returned a list; return a tuple, one gradient for each input")
-        if type(grads) is not tuple:
-            return (grads,)
-        if len(grads) > len(need):
-            raise TypeError(f"backward of {self.name} returned {len(grads)} gradients for {len(need)} inputs")
-        return grads
+    # ------------------------------------------------------------------ the rule by itself
 
     def rule(self, *args: Any, **options: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
         """The rule on bare arrays, as it stands (a replacement first, else the definition): (value, dy → gradients).
@@ -319,7 +259,7 @@ class Op:
             need = self._as_need(given.get(n) is not None for n in self.wrt)
 
         def pullback(dy: Any) -> tuple[Any, ...]:
-            return self._as_tuple(backward(dy, need) if _takes_need(backward) else backward(dy), need)
+            return as_tuple(self, backward(dy, need) if takes_need(backward) else backward(dy), need)
 
         return value, pullback
 
@@ -334,7 +274,7 @@ class Op:
         names = list(self.signature.parameters)
         return names[min(i, len(names) - 1)] if names else str(i)
 
-    def _slot_name(self, slot: int) -> str:
+    def slot_name(self, slot: int) -> str:
         return self.wrt[slot] if slot < len(self.wrt) and not self.variadic else f"input {slot}"
 
     def __reduce__(self) -> str:
@@ -350,30 +290,12 @@ class Composite(Op):
     While any op is replaced (`using`) the definition runs, so that the replacement of a part is used here too.
     """
 
+    on_tensors = True
+
     def __call__(self, *args: Any, **options: Any) -> Tensor:
         if Op.replaced and self.replacement is None:
             return self.definition(*args, **options)  # type: ignore[no-any-return]
         return super().__call__(*args, **options)
-
-    def _apply(self, f: Callable[..., Any], args: Any, options: dict[str, Any], now: settings.Settings) -> Any:
-        if f is self.definition:
-            return f(*args, **options)
-        return super()._apply(f, args, options, now)
-
-
-def _takes_need(backward: Callable[..., Any]) -> bool:
-    """Is the second parameter for `need`? One with a default, `lambda dy, y=y: ...`, is not, unless it is named so."""
-    if type(backward) is FunctionType:
-        code, defaults = backward.__code__, backward.__defaults__
-        if code.co_argcount < 2:
-            return False
-        return defaults is None or code.co_argcount - len(defaults) > 1 or code.co_varnames[1] == "need"
-    try:
-        parameters = list(inspect.signature(backward).parameters.values())  # a partial, a compiled function
-    except ValueError:
-        return False  # some built-in functions do not say
-    second = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][1:2]
-    return any(p.default is p.empty or p.name == "need" for p in second)
 
 
 @overload

@@ -23,6 +23,7 @@ from minitx.accumulate import add, owned
 from minitx.complaints import Refusals, cast, numbers
 from minitx.leaf import LeafValues, Writing, clock, set_writeable
 from minitx.methods import Methods
+from minitx.pullback import pull
 
 if TYPE_CHECKING:
     from minitx.op import Op
@@ -225,29 +226,43 @@ class Tensor(Refusals, Methods):
 
         Nothing is written to a leaf unless the whole pass went well.
         """
-        seed = self._seed(gradient)
         leaves: dict[Tensor, Array] = {}
         waiting: dict[Node, Any] = {}  # per node, the sum so far of what its users sent (a list for several outputs)
         queue: list[tuple[int, Node]] = []
         observer = settings.current.get().observer
-
-        def send(tensor: Tensor, g: Array) -> None:
-            node = tensor.node
-            if node is None:
-                leaves[tensor] = add(leaves[tensor], g) if tensor in leaves else g
-                return
-            new = node not in waiting
-            if new:
-                heappush(queue, (-node.number, node))
-            if node.outputs is None:
-                waiting[node] = g if new else add(waiting[node], g)
-            else:
-                sums = waiting.setdefault(node, [None] * len(node.outputs))
-                before = sums[tensor.index]
-                sums[tensor.index] = g if before is None else add(before, g)
-
-        send(self, seed)
-        while queue:
+        node: Node | None = None  # the op whose gradients are on their way; at first only the seed is
+        inputs: list[Tensor] = [self]
+        grads: list[Array | None] = [self._seed(gradient)]
+        while True:
+            # 1. Each gradient joins the sum that waits for its leaf, or for the op that made its Tensor.
+            for tensor, g in zip(inputs, grads):
+                if node is not None and tensor.version > node.number:
+                    raise RuntimeError(
+                        f"an input of {node.op.name} was changed in place after its forward pass; "
+                        "change parameters after backward, not before"
+                    )
+                if g is None:
+                    continue
+                maker = tensor.node
+                if maker is None:
+                    before = leaves.get(tensor)
+                    leaves[tensor] = g if before is None else add(before, g)
+                    continue
+                before = waiting.get(maker)
+                if before is None:
+                    heappush(queue, (-maker.number, maker))
+                if maker.outputs is None:
+                    waiting[maker] = g if before is None else add(before, g)
+                else:
+                    sums = waiting.setdefault(maker, [None] * len(maker.outputs))
+                    before = sums[tensor.index]
+                    sums[tensor.index] = g if before is None else add(before, g)
+            if node is not None and not retain_graph:
+                node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now
+            del tensor, g, before, maker, inputs, grads
+            # 2. The youngest op that anything waits for: all who used its value have sent theirs by now.
+            if not queue:
+                break
             node = heappop(queue)[1]
             dy = waiting.pop(node)
             if node.backward is None:
@@ -259,25 +274,16 @@ class Tensor(Refusals, Methods):
                 dy = tuple(np.zeros(o.shape, o.dtype) if g is None else g for g, o in zip(dy, node.outputs))
             if node.hooks is not None:
                 dy = _run_node_hooks(node, dy, observer)
+            # 3. Its rule.
             if node.outputs is None:
                 set_writeable(dy, False)
             else:
                 for g in dy:
                     set_writeable(g, False)
-            grads = node.op.pull(node, dy)
+            inputs, grads = node.inputs, pull(node, dy)
             if observer is not None:
                 observer.backward(node, dy, grads)
-            for tensor, gradient in zip(node.inputs, grads):
-                if tensor.version > node.number:
-                    raise RuntimeError(
-                        f"an input of {node.op.name} was changed in place after its forward pass; "
-                        "change parameters after backward, not before"
-                    )
-                if gradient is not None:
-                    send(tensor, gradient)
-            if not retain_graph:
-                node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now
-            del node, dy, grads, gradient
+            del dy
         for leaf in leaves:
             if leaf._hooks and leaf._requires_grad:
                 leaves[leaf] = _run_hooks(leaf._hooks, leaves[leaf], observer)

@@ -13,7 +13,7 @@ import minitx
 ROOT = Path(minitx.__file__).parent
 FLOORS = [
     ["masks", "kernels"],
-    ["settings", "complaints", "leaf", "methods", "accumulate", "tensor", "op"],
+    ["settings", "complaints", "leaf", "methods", "accumulate", "pullback", "tensor", "op"],
     ["ops", "checking", "gradcheck", "tracing"],
     ["nn", "optim"],
     ["data", "models"],

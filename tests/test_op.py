@@ -341,6 +341,30 @@ def test_an_implementation_that_declines():
     np.testing.assert_array_equal(w.grad, [4.0, 6.0])
 
 
+def test_a_composite_whose_kernel_declines(monkeypatch):
+    """Its definition is written on Tensors, so it has to get the Tensors, also those that came by name."""
+
+    @composite("x", "weight")
+    def scaled(x, weight, factor=1.0):
+        return x * weight * factor
+
+    def kernel(x, weight, factor=1.0):
+        return NotImplemented if factor == 2.0 else (x * weight, lambda dy: (dy * weight, dy * x))
+
+    def hopeless(x, weight, factor=1.0):
+        raise NotImplementedError
+
+    for chosen in (kernel, hopeless):
+        monkeypatch.setattr(scaled, "_kernel", chosen)
+        for factor in (1.0, 2.0):
+            x, w = leaf(2.0, 3.0), leaf(5.0, 7.0)
+            y = scaled(x, weight=w, factor=factor)
+            y.backward(np.array([1.0, 10.0]))
+            assert (y.node.op is scaled) == (chosen is kernel and factor == 1.0)
+            np.testing.assert_array_equal(w.grad, [2.0 * factor, 30.0 * factor])
+            np.testing.assert_array_equal(x.grad, [5.0 * factor, 70.0 * factor])
+
+
 def test_rule_is_raw():
     y, pullback = product.rule(np.ones((2, 3)), np.ones(3))
     assert [g.shape for g in pullback(np.ones((2, 3)))] == [(2, 3), (2, 3)]  # the sum that is missing shows

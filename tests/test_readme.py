@@ -19,7 +19,7 @@ def test_the_examples_of_the_tour():
 
 def test_the_spine_and_its_lengths():
     rows = re.findall(r"\| \[`([\w/.]+)`\]\(([\w/.]+)\) \| (\d+) \|", README)
-    assert len(rows) == 10
+    assert len(rows) == 11
     for name, link, count in rows:
         assert name == link
         assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) == int(count), name

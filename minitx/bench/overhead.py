@@ -46,6 +46,9 @@ def overheads(rounds: int = 200) -> list[Overhead]:
 def _overhead(op: Op, inputs: tuple[Tensor, ...], options: tuple[Any, ...], rounds: int) -> Overhead:
     first, rest = inputs[0], inputs[1:]
     arrays = tuple(t.numpy() for t in inputs)
+    node = op(*inputs, *options).node
+    assert node is not None
+    need = node.need  # every gradient, in the form in which the engine says so
     dy = np.ones(first.shape, np.float32)  # each of these ops keeps the shape (swapaxes after an even number)
 
     def engine() -> None:
@@ -64,7 +67,7 @@ def _overhead(op: Op, inputs: tuple[Tensor, ...], options: tuple[Any, ...], roun
         g: Any = dy
         totals: tuple[Any, ...] = ()  # gradients of the other inputs, which all ops of the chain share
         for back in reversed(backs):
-            g = back(g, _ALL) if back.__code__.co_argcount == 2 else back(g)
+            g = back(g, need) if back.__code__.co_argcount == 2 else back(g)
             if isinstance(g, tuple):
                 g, *others = g
                 totals = tuple(map(np.add, totals, others)) if totals else tuple(others)
@@ -77,19 +80,6 @@ def _overhead(op: Op, inputs: tuple[Tensor, ...], options: tuple[Any, ...], roun
         engine_times += measure(engine, 1)
         rule_times += measure(rule, 1)
     return Overhead(op.name, summary([t / CHAIN for t in engine_times]), summary([t / CHAIN for t in rule_times]))
-
-
-class _All:
-    """A `need` that wants every gradient."""
-
-    def __getattr__(self, name: str) -> bool:
-        return True
-
-    def __getitem__(self, slot: int) -> bool:
-        return True
-
-
-_ALL = _All()
 
 
 def overhead_lines(rows: list[Overhead]) -> list[str]:

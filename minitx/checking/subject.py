@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitx.op import Composite, Op
+from minitx.pullback import fit
 from minitx.settings import no_grad
 from minitx.tensor import Array, Tensor
 
@@ -224,7 +225,7 @@ def _refuse(given: dict[str, Any]) -> None:
 def _fitted(f: Op, g: Array | None, shape: tuple[int, ...]) -> Array | None:
     """What the engine does to a gradient of an op that broadcasts, where it can; elsewhere the shape is the fault."""
     try:
-        return f.fit(g, shape) if g is not None and f.broadcasts else g
+        return fit(f, g, shape) if g is not None and f.broadcasts else g
     except RuntimeError:
         return g
 

@@ -20,7 +20,7 @@ from minitx import settings
 
 HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 PROGRAMS = HOUSE + "cli" + os.sep  # these call the library as a user does
-FILES = ("op.py", "tensor.py", "leaf.py", "complaints.py", "settings.py", "gradcheck.py")
+FILES = ("op.py", "tensor.py", "leaf.py", "complaints.py", "pullback.py", "settings.py", "gradcheck.py")
 ENGINE = tuple(HOUSE + name for name in (*FILES, f"ops{os.sep}", f"checking{os.sep}", f"tracing{os.sep}"))
 
 

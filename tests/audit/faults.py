@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from minitx import ops
-from minitx.op import Op, _takes_need
+from minitx.op import Op
 from minitx.ops.position_bias import relative_buckets
+from minitx.pullback import takes_need
 
 DIFFERENCES, CORNERS, SMALLER_OPS = "differences", "corners", "smaller ops"
 
@@ -36,7 +37,7 @@ class Everything:
 
 def backward_of(op: Op, *args: Any, **options: Any) -> tuple[Any, Callable[[Any], Any]]:
     value, backward = op.definition(*args, **options)
-    return value, (lambda dy: backward(dy, Everything())) if _takes_need(backward) else backward
+    return value, (lambda dy: backward(dy, Everything())) if takes_need(backward) else backward
 
 
 def altered(op: Op, change: Callable[..., Any]) -> Callable[..., Any]:
