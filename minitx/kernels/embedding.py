@@ -8,7 +8,7 @@ import numpy as np
 from numba import float32, float64, int64, void
 from numpy.typing import NDArray
 
-from minitx.kernels.compile import array, kernel
+from minitx.kernels.compile import CannotCompile, array, kernel
 
 Array = NDArray[Any]
 
@@ -28,7 +28,11 @@ def embedding(ids: Any, weight: Array, padding_idx: int | None = None) -> tuple[
     def backward(dy: Array) -> Array:
         dweight = np.zeros_like(weight, order="C")
         dy = np.ascontiguousarray(dy).reshape(ids.size, weight.shape[1])
-        scatter_add(dweight, np.ascontiguousarray(ids).ravel(), dy, -1 if padding_idx is None else padding_idx)
+        flat, padding = np.ascontiguousarray(ids).ravel(), -1 if padding_idx is None else padding_idx
+        try:
+            scatter_add(dweight, flat, dy, padding)
+        except CannotCompile:
+            np.add.at(dweight, flat[flat != padding], dy[flat != padding])
         return dweight
 
     return y, backward

@@ -10,9 +10,9 @@ import numpy as np
 from numba import int64, void
 
 from minitx.kernels.block import product_block, record
-from minitx.kernels.compile import array, for_dtypes, kernel, strided
+from minitx.kernels.compile import CannotCompile, array, for_dtypes, kernel, strided
 from minitx.kernels.epilogue import NOTHING, PLUS
-from minitx.kernels.matmul import NS, product_kernel, room, share_products
+from minitx.kernels.matmul import NS, product, product_kernel, room, share_products
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import threads_for
 from minitx.kernels.tile import BITS
@@ -72,7 +72,17 @@ def gradients(
     dweight = np.empty((n_out, n_in), dtype) if need[1] else None
     dbias = np.empty(n_out, dtype) if bias is not None and need[2] else None
     threads = threads_for(NS * rows * n_in * n_out)
-    linear_backward[dtype](
+    try:
+        both = linear_backward[dtype]
+    except CannotCompile:  # the kernel of the forward pass does one after the other
+        if dx is not None:
+            product(dy, weight, None, how, extra, slope, dx)
+        if dweight is not None:
+            product(dy.T, x, out=dweight)
+        if dbias is not None:
+            dy.sum(0, out=dbias)
+        return dx, dweight, dbias
+    both(
         product_block[dtype], dy, x, weight, nothing if dx is None else dx, nothing if dweight is None else dweight,
         none if dbias is None else dbias, how, nothing if extra is None else extra,
         nothing if slope is None else slope, memory_for(dtype, threads), threads,

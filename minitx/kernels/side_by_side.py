@@ -10,7 +10,7 @@ import numpy as np
 from numba import int64, types, void
 
 from minitx.kernels.block import product_block, record
-from minitx.kernels.compile import array, for_dtypes, kernel, strided
+from minitx.kernels.compile import CannotCompile, array, for_dtypes, kernel, strided
 from minitx.kernels.epilogue import GATE, MORE, NOTHING
 from minitx.kernels.matmul import NS, room, share_products
 from minitx.kernels.memory import NONE, memory_for
@@ -62,10 +62,21 @@ def gradients(
         np.empty(len(b), dtype) if wanted and b is not None else None for b, wanted in zip(biases, need[2::2])
     ]
     threads = threads_for(2 * NS * len(x) * sum([w.size for w in weights]))
-    backward_kernel[dtype](
-        product_block[dtype], _three(dys, nothing), x, _three(weights, nothing), nothing if dx is None else dx,
-        _three(dweights, nothing), _three(dbiases, none), memory_for(dtype, threads), threads,
-    )  # fmt: skip
+    try:
+        together = backward_kernel[dtype]
+    except CannotCompile:
+        if dx is not None:
+            dx[:] = sum([dy @ w for dy, w in zip(dys, weights)])
+        for dy, dw, db in zip(dys, dweights, dbiases):
+            if dw is not None:
+                np.matmul(dy.T, x, out=dw)
+            if dw is not None and db is not None:
+                dy.sum(0, out=db)
+    else:
+        together(
+            product_block[dtype], _three(dys, nothing), x, _three(weights, nothing), nothing if dx is None else dx,
+            _three(dweights, nothing), _three(dbiases, none), memory_for(dtype, threads), threads,
+        )  # fmt: skip
     found: list[Array | None] = [dx]
     for dy, dw, db in zip(dys, dweights, dbiases):
         if db is not None and dw is None:

@@ -1,4 +1,5 @@
 """How kernels are compiled, kept, and done without; threads and forks."""
+import gc
 import os
 import shutil
 import subprocess
@@ -9,7 +10,9 @@ import pytest
 
 pytest.importorskip("numba", reason="numba is not installed")
 
+import minitx
 from minitx import Tensor, ops
+from minitx.audit.cases import CASES
 from minitx.kernels import compile as compiling
 from minitx.kernels import normalization, parallel, say
 from minitx.kernels.compile import CannotCompile, Compiled, Kernel, Worker, array, for_dtypes, kernel
@@ -216,6 +219,55 @@ def test_an_op_whose_kernel_cannot_be_compiled_gives_its_definition(monkeypatch,
             k.update(entries)
             k.refused.clear()
     assert capsys.readouterr().err.count("could not be compiled here") == 1
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in CASES if c.implementation.kernel is not None])
+def test_a_backward_whose_kernels_cannot_be_compiled(case, monkeypatch):
+    """What the forward pass did not look up is refused in the backward pass: the gradients come nevertheless."""
+
+    def refuse(self, *_):
+        raise RuntimeError("no such instruction")
+
+    def gradients(f, prepare):
+        leaves = []
+
+        def leaf(a):
+            leaves.append(Tensor(a, requires_grad=True))
+            return leaves[-1]
+
+        args, options = case.lift(case.draw(), leaf)
+        y = f(*args, **options)
+        ys = y if isinstance(y, tuple) else (y,)
+        draw = np.random.default_rng(1).standard_normal
+        dys = [draw(y.shape).astype(y.dtype) for y in ys]
+        prepare()
+        for y, dy in zip(ys, dys):
+            if y.requires_grad:
+                y.backward(dy, retain_graph=True)
+        return [leaf.grad for leaf in leaves]
+
+    def from_here_on():
+        monkeypatch.setattr(Kernel, "compile", refuse)
+        monkeypatch.setattr(Worker, "compile", refuse)
+
+    with minitx.reference():
+        expected = gradients(case.implementation, lambda: None)
+    everything = [k for k in gc.get_objects() if isinstance(k, Compiled)]
+    kept = [dict(k) for k in everything]
+    monkeypatch.setattr(say, "_said", {*say._said})
+    try:
+        for k in everything:
+            k.clear()
+        found = gradients(case.implementation, from_here_on)
+    finally:
+        for k, entries in zip(everything, kept):
+            k.update(entries)
+            k.refused.clear()
+    for g, e in zip(found, expected):
+        if e is None:
+            assert g is None
+        else:
+            assert np.abs(g - e).max(initial=0) <= 1e-10 * max(1.0, np.abs(e).max(initial=0))
 
 
 WRONG = """
