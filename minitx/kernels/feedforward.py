@@ -53,10 +53,10 @@ def feed_forward(
         dz, ddown, ddown_bias = gradients(
             dy.reshape(y.shape), h, down, down_bias, (inner, need.down, need.down_bias), through, extra=by
         )
-        dx, dup, dup_bias = (
-            (None, None, None) if dz is None else gradients(dz, x_rows, up, up_bias, (need.x, need.up, need.up_bias))
-        )
-        return None if dx is None else dx.reshape(x.shape), dup, dup_bias, ddown, ddown_bias, dy
+        if dz is None:
+            return None, None, None, ddown, ddown_bias, dy
+        dx, dup, dup_bias = gradients(dz, x_rows, up, up_bias, (need.x, need.up, need.up_bias), shape=x.shape)
+        return dx, dup, dup_bias, ddown, ddown_bias, dy
 
     return y.reshape(x.shape), backward
 
@@ -82,7 +82,7 @@ def gated_feed_forward(
         )
         if du is None:
             return None, None, None, None, None, ddown, ddown_bias, dy
-        dx, *rest = side_by_side.gradients((dg, du), x_rows, (gate, up), (gate_bias, up_bias), need)
-        return None if dx is None else dx.reshape(x.shape), *rest, ddown, ddown_bias, dy
+        rest = side_by_side.gradients((dg, du), x_rows, (gate, up), (gate_bias, up_bias), need, x.shape)
+        return *rest, ddown, ddown_bias, dy
 
     return y.reshape(x.shape), backward

@@ -40,8 +40,7 @@ def _projections(x: Array, parts: Sequence[tuple[Array, Array | None, int]]) -> 
 
     def backward(dy: tuple[Array, ...], need: Any) -> tuple[Array | None, ...]:
         rows = [d.swapaxes(1, 2).reshape(B * T, -1) for d in dy]
-        dx, *rest = side_by_side.gradients(rows, x_rows, weights, biases, need)
-        return None if dx is None else dx.reshape(x.shape), *rest
+        return tuple(side_by_side.gradients(rows, x_rows, weights, biases, need, x.shape))
 
     return outputs, backward
 

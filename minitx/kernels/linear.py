@@ -29,8 +29,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, C
     y = forward(x_rows, weight, bias)
 
     def backward(dy: Array, need: Any) -> Gradients:
-        dx, dweight, dbias = gradients(dy.reshape(y.shape), x_rows, weight, bias, need)
-        return None if dx is None else dx.reshape(x.shape), dweight, dbias
+        return gradients(dy.reshape(y.shape), x_rows, weight, bias, need, shape=x.shape)
 
     return y.reshape(*x.shape[:-1], len(weight)), backward
 
@@ -60,15 +59,19 @@ def project(x: Array, weight: Array, bias: Array | None, residual: Array | None)
 
 def gradients(
     dy: Array, x: Array, weight: Array, bias: Array | None, need: Any, how: int = NOTHING, extra: Array | None = None,
-    slope: Array | None = None, dx: Array | None = None,
+    slope: Array | None = None, dx: Array | None = None, shape: tuple[int, ...] | None = None,
 ) -> Gradients:  # fmt: skip
-    """dx = dy W, dW = dyᵀ x, db = Σ dy of what `need` names, for rows (rows, out); the epilogue is dx's."""
+    """dx = dy W, dW = dyᵀ x, db = Σ dy of what `need` names, for rows (rows, out); the epilogue is dx's.
+
+    dx is made in `shape`, in which it is asked for: a view of another array would be nobody's to add to (tensor.py).
+    """
     dtype, rows, (n_out, n_in) = x.dtype, len(x), weight.shape
     none, nothing = NONE[dtype]
     if not need[0]:
         dx = None
     elif dx is None:
-        dx = np.empty((rows, n_in), dtype)
+        dx = np.empty(shape or x.shape, dtype)
+    dx_rows = nothing if dx is None else dx.reshape(rows, n_in)
     dweight = np.empty((n_out, n_in), dtype) if need[1] else None
     dbias = np.empty(n_out, dtype) if bias is not None and need[2] else None
     threads = threads_for(NS * rows * n_in * n_out)
@@ -76,14 +79,14 @@ def gradients(
         both = linear_backward[dtype]
     except CannotCompile:  # the kernel of the forward pass does one after the other
         if dx is not None:
-            product(dy, weight, None, how, extra, slope, dx)
+            product(dy, weight, None, how, extra, slope, dx_rows)
         if dweight is not None:
             product(dy.T, x, out=dweight)
         if dbias is not None:
             dy.sum(0, out=dbias)
         return dx, dweight, dbias
     both(
-        product_block[dtype], dy, x, weight, nothing if dx is None else dx, nothing if dweight is None else dweight,
+        product_block[dtype], dy, x, weight, dx_rows, nothing if dweight is None else dweight,
         none if dbias is None else dbias, how, nothing if extra is None else extra,
         nothing if slope is None else slope, memory_for(dtype, threads), threads,
     )  # fmt: skip

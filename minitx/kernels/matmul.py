@@ -165,7 +165,9 @@ def matmul(x: Array, y: Array) -> tuple[Array, Callable[..., Any]]:
         dx = dy = None
         if shared:
             dz_rows = _rows(dz)
-            dx = product(dz_rows, y.T).reshape(x.shape) if need.x else None
+            if need.x:
+                dx = np.empty(x.shape, x.dtype)  # whole, not a view of rows: so others may add to it (tensor.py)
+                product(dz_rows, y.T, out=_rows(dx))
             dy = product(_rows(x).T, dz_rows) if need.y else None
         else:
             dx = batched(dz, y.swapaxes(-1, -2)) if need.x else None

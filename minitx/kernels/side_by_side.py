@@ -51,12 +51,17 @@ def gated(
 
 
 def gradients(
-    dys: Sequence[Array], x: Array, weights: Sequence[Array], biases: Sequence[Array | None], need: Sequence[bool]
-) -> list[Array | None]:
-    """dx = Σᵢ dyᵢ Wᵢ, and dWᵢ = dyᵢᵀ x and dbᵢ = Σ dyᵢ for each i; `need` names them in this order, x first."""
+    dys: Sequence[Array], x: Array, weights: Sequence[Array], biases: Sequence[Array | None], need: Sequence[bool],
+    shape: tuple[int, ...],
+) -> list[Array | None]:  # fmt: skip
+    """dx = Σᵢ dyᵢ Wᵢ, and dWᵢ = dyᵢᵀ x and dbᵢ = Σ dyᵢ for each i; `need` names them in this order, x first.
+
+    dx is made in `shape`, in which it is asked for: a view of another array would be nobody's to add to (tensor.py).
+    """
     dtype = x.dtype
     none, nothing = NONE[dtype]
-    dx = np.empty(x.shape, dtype) if need[0] else None
+    dx = np.empty(shape, dtype) if need[0] else None
+    dx_rows = nothing if dx is None else dx.reshape(x.shape)
     dweights = [np.empty(w.shape, dtype) if wanted else None for w, wanted in zip(weights, need[1::2])]
     dbiases = [
         np.empty(len(b), dtype) if wanted and b is not None else None for b, wanted in zip(biases, need[2::2])
@@ -66,7 +71,7 @@ def gradients(
         together = backward_kernel[dtype]
     except CannotCompile:
         if dx is not None:
-            dx[:] = sum([dy @ w for dy, w in zip(dys, weights)])
+            dx_rows[:] = sum([dy @ w for dy, w in zip(dys, weights)])
         for dy, dw, db in zip(dys, dweights, dbiases):
             if dw is not None:
                 np.matmul(dy.T, x, out=dw)
@@ -74,7 +79,7 @@ def gradients(
                 dy.sum(0, out=db)
     else:
         together(
-            product_block[dtype], _three(dys, nothing), x, _three(weights, nothing), nothing if dx is None else dx,
+            product_block[dtype], _three(dys, nothing), x, _three(weights, nothing), dx_rows,
             _three(dweights, nothing), _three(dbiases, none), memory_for(dtype, threads), threads,
         )  # fmt: skip
     found: list[Array | None] = [dx]

@@ -41,7 +41,7 @@ def vector_bits() -> int:
         return 512
     if "+avx2" in features and "+fma" in features:
         return 256
-    # A loop over single numbers would run anywhere; NumPy's product is faster, since it uses the vectors that there are.
+    # A loop over single numbers would run anywhere; NumPy's product is faster: it uses the vectors that there are.
     once("this CPU has neither AVX-512 nor AVX2: matrix products and attention are left to NumPy")
     return 0
 

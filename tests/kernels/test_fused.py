@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitx import Tensor, ops, reference
+from minitx.accumulate import owned
 from minitx.tensor import wrap
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -146,6 +147,26 @@ def test_only_what_is_asked_for(op, shapes, options):
         total.backward()
         np.testing.assert_allclose(inputs[wanted].grad, whole[wanted], rtol=0, atol=1e-13)
         assert all(x.grad is None for i, x in enumerate(inputs) if i != wanted)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "options"),
+    [
+        *[run for run in RUNS if run[0] is not ops.output_projection],  # (whose gradient lies as the heads do)
+        (ops.linear, [(2, 150, 65), (67, 65), (67,)], {}),
+        (ops.matmul, [(2, 150, 65), (65, 67)], {}),
+        (ops.matmul, [(2, 150, 65), (2, 65, 67)], {}),
+    ],
+)
+def test_the_gradient_of_x_may_be_added_to(op, shapes, options):
+    """It is an array of its own, not a view of one: a second gradient of x is then added in place, by all threads."""
+    outputs = op(*[Tensor(a, requires_grad=True) for a in drawn(shapes, np.float32)], **options)
+    several = isinstance(outputs, tuple)
+    node = outputs[0].node if several else outputs.node
+    dys = tuple(np.ones_like(y.data) for y in outputs) if several else np.ones_like(outputs.data)
+    dx = node.backward(dys, node.need)[0]
+    assert dx.shape == shapes[0]
+    assert owned(dx)
 
 
 @pytest.mark.parametrize("shape", [(65,), (1, 150, 65), (2, 1, 1)])
