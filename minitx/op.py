@@ -116,7 +116,7 @@ class Op:
         f: Any = self.replacement
         if f is None and now.kernels:
             f = self._kernel if self._kernel is not _UNRESOLVED else self.kernel
-        if f is None:
+        if f is None or f is self.definition:
             if self.on_tensors:
                 return self.definition(*args, **given)  # type: ignore[no-any-return]
             f = self.definition

@@ -254,12 +254,13 @@ class Tensor(Refusals, Methods):
                 if maker.outputs is None:
                     waiting[maker] = g if before is None else add(before, g)
                 else:
-                    sums = waiting.setdefault(maker, [None] * len(maker.outputs))
+                    sums: Any = waiting.setdefault(maker, [None] * len(maker.outputs))
                     before = sums[tensor.index]
                     sums[tensor.index] = g if before is None else add(before, g)
             if node is not None and not retain_graph:
                 node.backward, node.inputs, node.hooks = None, [], None  # what the rule saved is freed now
-            del tensor, g, before, maker, inputs, grads
+            sums = None
+            del tensor, g, before, maker, inputs, grads  # nothing of it may live on while the next rule runs
             # 2. The youngest op that anything waits for: all who used its value have sent theirs by now.
             if not queue:
                 break

@@ -65,6 +65,33 @@ def test_chain_of_50000_ops_kept_and_then_dropped():
     del y
 
 
+def test_a_gradient_lives_no_longer_than_it_is_needed():
+    """Rules that run later find the gradients before them freed, also those that an op with two outputs has got."""
+    made, alive = [], []
+
+    @op
+    def kept(x):
+        def backward(dy):
+            g = dy * 1.0
+            made.append(weakref.ref(g))
+            return g
+
+        return x * 1.0, backward
+
+    @op
+    def look(x):
+        def backward(dy):
+            alive.append([g() is not None for g in made])
+            return dy * 1.0
+
+        return x * 1.0, backward
+
+    x = leaf(2.0, 3.0)
+    s, p = both(look(scale(look(x))), scale(x))
+    (kept(s) + kept(p)).backward(np.ones(2))
+    assert alive == [[False, False], [False, False]]
+
+
 def test_as_many_paths_as_there_are_doublings():
     """y + y, 200 times over: 2^200 paths lead to x, and every node is visited once."""
     x = leaf(1.0)

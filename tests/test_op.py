@@ -363,6 +363,8 @@ def test_a_composite_whose_kernel_declines(monkeypatch):
             assert (y.node.op is scaled) == (chosen is kernel and factor == 1.0)
             np.testing.assert_array_equal(w.grad, [2.0 * factor, 30.0 * factor])
             np.testing.assert_array_equal(x.grad, [5.0 * factor, 70.0 * factor])
+    with scaled.using(scaled.definition):
+        np.testing.assert_array_equal(scaled(x, w).data, [10.0, 21.0])
 
 
 def test_rule_is_raw():

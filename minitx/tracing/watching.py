@@ -2,9 +2,10 @@
 
 An observer has two methods. `forward(op, arrays, options, out, node)` is called after each op with its arguments as the
 rule saw them, its result (a Tensor or a tuple of them) and its node on the tape (None where nothing is recorded);
-`backward(node, dy, grads)` after each pullback, `grads` in the order of `node.inputs`. It may have a third,
-`hooked(hook, before, after)`, called when a hook has replaced a gradient. An observer with `whole = True` sees ops that
-do several steps at once as they run; for others they are taken apart, which may change the last bit of a result.
+`backward(node, dy, grads)` after each pullback, `grads` in the order of `node.inputs` (copy what you keep: what meets
+them later is added to them in place). It may have a third, `hooked(hook, before, after)`, called when a hook has
+replaced a gradient. An observer with `whole = True` sees ops that do several steps at once as they run; for others they
+are taken apart, which may change the last bit of a result.
 """
 from __future__ import annotations
 
