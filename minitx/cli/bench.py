@@ -23,10 +23,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", choices=("all", *WHAT), default="all", help="default: all, about 16 minutes")
     parser.add_argument("--against", choices=("torch",), help="time PyTorch beside train, attention, components "
                         "and generate, where it is installed")  # fmt: skip
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, metavar="N", help="default: one per core")
+    parser.add_argument("--threads", type=int, default=usual_threads(), metavar="N",
+                        help="default: MINITX_NUM_THREADS, else one per core")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=8.0, metavar="S", help="of each side and size (default: 8)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too, after each part")
     parser.set_defaults(run=run)
+
+
+def usual_threads() -> int:
+    """As many as kernels would use without being told (kernels/parallel.py, which the parser does not import)."""
+    given, cores = os.environ.get("MINITX_NUM_THREADS", ""), os.cpu_count() or 1
+    return int(given) if given.isdecimal() and 1 <= int(given) <= cores else cores
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json == "-":
         raise UserError("--json names a file: the tables are on the terminal already")
     expect(args.json)
-    machine = f"{platform.system()} {platform.machine()}, {args.threads} threads, Python {platform.python_version()}"
+    threads = f"{args.threads} thread{'s' if args.threads > 1 else ''}"
+    machine = f"{platform.system()} {platform.machine()}, {threads}, Python {platform.python_version()}"
     print(machine)
     parts = list(WHAT) if args.what == "all" else [args.what]
     figures: dict[str, Any] = {"machine": machine, "seconds": {}}

@@ -186,6 +186,13 @@ def test_overheads_and_chain():
     assert gradient_of_a_chain(1000)() == 1
 
 
+def test_the_threads_of_the_environment(monkeypatch):
+    monkeypatch.setattr(bench.os, "cpu_count", lambda: 5)
+    for given, meant in (("", 5), ("1", 1), ("3", 3), ("0", 5), ("-1", 5), ("many", 5), ("7", 5)):
+        monkeypatch.setenv("MINITX_NUM_THREADS", given)
+        assert bench.usual_threads() == meant
+
+
 def test_the_command(tmp_path, capsys):
     target = tmp_path / "figures.json"
     assert main(["bench", "import", "--json", str(target)]) == 0
