@@ -32,16 +32,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def usual_threads() -> int:
     """As many as kernels would use without being told (kernels/parallel.py, which the parser does not import)."""
-    given, cores = os.environ.get("MINITX_NUM_THREADS", ""), os.cpu_count() or 1
-    return int(given) if given.isdecimal() and 1 <= int(given) <= cores else cores
+    given = os.environ.get("MINITX_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and 1 <= int(given) <= cores() else cores()
+
+
+def cores() -> int:
+    """The most that there may be; NUMBA_NUM_THREADS changes it."""
+    given = os.environ.get("NUMBA_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else os.cpu_count() or 1
 
 
 def run(args: argparse.Namespace) -> int:
     if args.threads < 1:
         raise UserError(f"--threads is at least 1, not {args.threads}")
-    cores = os.environ.get("NUMBA_NUM_THREADS", "") or str(os.cpu_count() or 1)
-    if cores.isdigit() and args.threads > int(cores):
-        raise UserError(f"--threads is at most {cores}, the number of cores, not {args.threads}")
+    if args.threads > cores():
+        raise UserError(f"--threads is at most {cores()}, the number of cores, not {args.threads}")
     if not args.seconds > 0:
         raise UserError(f"--seconds is above 0, not {args.seconds}")
     if args.against == "torch" and importlib.util.find_spec("torch") is None:

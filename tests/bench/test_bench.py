@@ -188,9 +188,12 @@ def test_overheads_and_chain():
 
 def test_the_threads_of_the_environment(monkeypatch):
     monkeypatch.setattr(bench.os, "cpu_count", lambda: 5)
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
     for given, meant in (("", 5), ("1", 1), ("3", 3), ("0", 5), ("-1", 5), ("many", 5), ("7", 5)):
         monkeypatch.setenv("MINITX_NUM_THREADS", given)
         assert bench.usual_threads() == meant
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    assert bench.usual_threads() == 2
 
 
 def test_the_command(tmp_path, capsys):

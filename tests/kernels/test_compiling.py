@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -190,21 +191,38 @@ def test_python_threads_may_call_kernels_at_once():
                 np.testing.assert_array_equal(got, right)
 
 
-def test_an_op_whose_kernel_cannot_be_compiled_gives_its_definition(monkeypatch, capsys):
+def refuse_to_compile(monkeypatch):
+    """From here on no kernel can be compiled, or loaded from the disk."""
+
     def refuse(*_):
         raise RuntimeError("no such instruction")
 
-    kernels = [k for k in vars(normalization).values() if isinstance(k, Compiled)]
-    kept = [dict(k) for k in kernels]
     monkeypatch.setattr(Kernel, "compile", refuse)
     monkeypatch.setattr(Worker, "compile", refuse)
+
+
+@contextmanager
+def forgotten(*modules):
+    """Inside, the kernels of these modules have to be compiled or loaded anew."""
+    kernels = list({id(k): k for module in modules for k in vars(module).values() if isinstance(k, Compiled)}.values())
+    kept = [dict(k) for k in kernels]
+    try:
+        for k in kernels:
+            k.clear()
+        yield
+    finally:
+        for k, entries in zip(kernels, kept):
+            k.update(entries)
+            k.refused.clear()
+
+
+def test_an_op_whose_kernel_cannot_be_compiled_gives_its_definition(monkeypatch, capsys):
+    refuse_to_compile(monkeypatch)
     monkeypatch.setattr(say, "_said", set())
     rng = np.random.default_rng(0)
     x, weight, bias = (rng.standard_normal(s) for s in ((3, 7), (7,), (7,)))
     dy = rng.standard_normal((3, 7))
-    try:
-        for k in kernels:
-            k.clear()
+    with forgotten(normalization):
         for _ in range(2):
             leaves = [Tensor(a, requires_grad=True) for a in (x, weight, bias)]
             y = ops.layer_norm(*leaves)
@@ -213,19 +231,12 @@ def test_an_op_whose_kernel_cannot_be_compiled_gives_its_definition(monkeypatch,
             np.testing.assert_array_equal(y.numpy(), expected)
             for leaf, g in zip(leaves, backward(dy)):
                 np.testing.assert_array_equal(leaf.grad, g)
-    finally:
-        for k, entries in zip(kernels, kept):
-            k.update(entries)
-            k.refused.clear()
     assert capsys.readouterr().err.count("could not be compiled here") == 1
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in CASES if c.implementation.kernel is not None])
 def test_a_backward_whose_kernels_cannot_be_compiled(case, monkeypatch):
     """What the forward pass did not look up is refused in the backward pass: the gradients come nevertheless."""
-
-    def refuse(self, *_):
-        raise RuntimeError("no such instruction")
 
     def gradients(f, prepare):
         leaves = []
@@ -245,24 +256,11 @@ def test_a_backward_whose_kernels_cannot_be_compiled(case, monkeypatch):
                 y.backward(dy, retain_graph=True)
         return [leaf.grad for leaf in leaves]
 
-    def from_here_on():
-        monkeypatch.setattr(Kernel, "compile", refuse)
-        monkeypatch.setattr(Worker, "compile", refuse)
-
     with minitx.reference():
         expected = gradients(case.implementation, lambda: None)
-    modules = [m for name, m in [*sys.modules.items()] if name.startswith("minitx.kernels.")]
-    everything = list({id(k): k for m in modules for k in vars(m).values() if isinstance(k, Compiled)}.values())
-    kept = [dict(k) for k in everything]
     monkeypatch.setattr(say, "_said", {*say._said})
-    try:
-        for k in everything:
-            k.clear()
-        found = gradients(case.implementation, from_here_on)
-    finally:
-        for k, entries in zip(everything, kept):
-            k.update(entries)
-            k.refused.clear()
+    with forgotten(*[module for name, module in [*sys.modules.items()] if name.startswith("minitx.kernels.")]):
+        found = gradients(case.implementation, lambda: refuse_to_compile(monkeypatch))
     for g, e in zip(found, expected):
         if e is None:
             assert g is None
