@@ -12,7 +12,7 @@ from minitx.kernels.compile import Worker, array, for_dtypes, kernel
 from minitx.kernels.memory import NONE, memory_for
 from minitx.kernels.parallel import share, threads_for
 from minitx.kernels.pointer import address, bits, cast, elements, real, size_of
-from minitx.kernels.vectormath import exp, log, maximum, minus
+from minitx.kernels.vectormath import exp_or_0, log, maximum, minus
 
 Array = np.ndarray[Any, Any]
 
@@ -97,7 +97,7 @@ def loss_rows(memory, args, task):
         if targets[i] >= 0:
             x, top, total = elements(like, args[3] + i * V * size, V), saved[2 * i], zero
             for j in range(V):
-                total += exp(minus(x[j], top))
+                total += exp_or_0(minus(x[j], top))
         saved[2 * i + 1] = total if total != 0 else cast(like, 1)
     for i in range(first, end):
         losses[i] = log(saved[2 * i + 1])
@@ -150,7 +150,7 @@ def gradient_rows(memory, args, task):
         top, factor = saved[0], one / saved[1]
         smooth = epsilon / cast(like, V)
         for j in range(V):
-            dx[j] = (exp(minus(x[j], top)) * factor - smooth) * scale  # term 1 - term 3
+            dx[j] = (exp_or_0(minus(x[j], top)) * factor - smooth) * scale  # term 1 - term 3
         dx[targets[i]] -= (one - epsilon) * scale  # term 2
 
 

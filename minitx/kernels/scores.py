@@ -26,7 +26,7 @@ from minitx.kernels.tile import (
     transpose,
     zero_vector,
 )
-from minitx.kernels.vectormath import const, exp, fma, tanh
+from minitx.kernels.vectormath import const, exp_or_0, fma, tanh
 
 # Arrays: the address, and after it the steps of the axes batch, head and row, in elements: args[K + 3] leads from a row
 # of K to the next. (LO + 1: of lo and hi alike. SAVED and DZ are C-ordered, and their steps not used.)
@@ -228,14 +228,14 @@ def running_softmax(like, s, width, keys, top, total, sums, shrink):
         for j in range(s + i + fours * row, s + i + keys * row, row):
             raise_top(like, address(top) + i, j, j, j, j)
     for i in range(width):
-        shrink[i] = exp(shrink[i] - seen(top[i]))
+        shrink[i] = exp_or_0(shrink[i] - seen(top[i]))
         sums[i] = 0
     for j in range(0, fours, 4):
         exponentials(top, sums, *four_rows(like, s + j * row, width))
     for j in range(fours, keys):
         a = elements(like, s + j * row, width)
         for i in range(width):
-            a[i] = exp(a[i] - seen(top[i]))
+            a[i] = exp_or_0(a[i] - seen(top[i]))
             sums[i] = plus(sums[i], a[i])
     for i in range(width):
         total[i] = fma(total[i], shrink[i], sums[i])
@@ -246,7 +246,7 @@ def exponentials(top, sums, a, b, c, d):
     no_overlap()
     for i in range(len(top)):
         at = seen(top[i])
-        w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
+        w, x, y, z = exp_or_0(a[i] - at), exp_or_0(b[i] - at), exp_or_0(c[i] - at), exp_or_0(d[i] - at)
         a[i], b[i], c[i], d[i] = w, x, y, z
         sums[i] = plus(plus(plus(plus(sums[i], w), x), y), z)
 
@@ -260,7 +260,7 @@ def again(like, p, width, keys, top, inverse):
     for j in range(fours, keys):
         a = elements(like, p + j * row, width)
         for i in range(width):
-            a[i] = exp(a[i] - top[i]) * inverse[i]
+            a[i] = exp_or_0(a[i] - top[i]) * inverse[i]
 
 
 @inline
@@ -268,7 +268,7 @@ def weights(top, inverse, a, b, c, d):
     no_overlap()
     for i in range(len(top)):
         at, scale = top[i], inverse[i]
-        w, x, y, z = exp(a[i] - at), exp(b[i] - at), exp(c[i] - at), exp(d[i] - at)
+        w, x, y, z = exp_or_0(a[i] - at), exp_or_0(b[i] - at), exp_or_0(c[i] - at), exp_or_0(d[i] - at)
         a[i], b[i], c[i], d[i] = w * scale, x * scale, y * scale, z * scale
 
 

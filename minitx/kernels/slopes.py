@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minitx.kernels import vectormath
 from minitx.kernels.compile import exact
-from minitx.kernels.vectormath import const, max_nan, min_nan, normal
+from minitx.kernels.vectormath import const, exp, exp_or_0, max_nan, min_nan, normal, sigmoids
 
 
 @exact
@@ -30,7 +30,8 @@ def gelu_tanh(x):
     a, b = const(x, 1.5957691216057308, 1.5957691216057308), const(x, 0.044715, 0.044715)  # 2 √(2/π)
     below = max_nan(x, const(x, -40.0, -40.0))
     v = min_nan(below, const(x, 40.0, 40.0))
-    share, other = vectormath.sigmoids(a * (v + b * v * v * v))
+    u = a * (v + b * v * v * v)
+    share, other = sigmoids(u, exp_or_0(-abs(u)))
     return below * share, share + v * share * other * a * (const(x, 1.0, 1.0) + const(x, 3.0, 3.0) * b * v * v)
 
 
@@ -39,7 +40,7 @@ def silu(x):
     """x σ(x); slope σ(x) + x σ'(x)."""
     below = max_nan(x, const(x, -800.0, -800.0))
     v = min_nan(below, const(x, 800.0, 800.0))
-    share, other = vectormath.sigmoids(v)
+    share, other = sigmoids(v, exp(-abs(v)))
     return below * share, share + v * share * other
 
 
@@ -53,7 +54,7 @@ def tanh(x):
 @exact
 def sigmoid(x):
     """σ(x); slope σ(x) σ(-x), which loses nothing at either end."""
-    y, other = vectormath.sigmoids(x)
+    y, other = sigmoids(x, exp(-abs(x)))
     return y, y * other
 
 
@@ -61,4 +62,4 @@ def sigmoid(x):
 def erf(x):
     """erf(x); slope 2/√π exp(-x²)."""
     near = min_nan(max_nan(x, const(x, -28.0, -28.0)), const(x, 28.0, 28.0))  # x² is finite, exp(-28²) is 0
-    return vectormath.erf(x), const(x, 1.1283791670955126, 1.1283791670955126) * vectormath.exp(-near * near)
+    return vectormath.erf(x), const(x, 1.1283791670955126, 1.1283791670955126) * exp_or_0(-near * near)

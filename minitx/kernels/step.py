@@ -32,7 +32,7 @@ from minitx.kernels.scores import larger, plus, seen
 from minitx.kernels.slopes import gelu, gelu_tanh, relu, sigmoid, silu
 from minitx.kernels.thin import add_product
 from minitx.kernels.tile import BYTES, transpose
-from minitx.kernels.vectormath import exp, fma, tanh
+from minitx.kernels.vectormath import exp_or_0, fma, tanh
 
 Array = np.ndarray[Any, Any]
 
@@ -262,9 +262,9 @@ def attend(memory, args, task):
             for j in range(lanes):
                 top[i] = larger(top[i], highest[j])
             at = seen(top[i])
-            shrink = exp(before - at)
+            shrink = exp_or_0(before - at)
             for j in range(wide):
-                z[j] = exp(z[j] - at)
+                z[j] = exp_or_0(z[j] - at)
             t = cast(like, 0)
             for j in range(keys):
                 t = plus(t, z[j])

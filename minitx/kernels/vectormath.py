@@ -12,7 +12,9 @@ the last place of the result (sampled densely; `pytest -m slow` tries every 31st
     erf             2.4       2.0
     normal          6.7       7.0     Φ(x) = erfc(-x/√2) / 2, to this accuracy in the left tail too
 
-±inf and NaN are as in NumPy, and so are the subnormal results of exp.
+±inf and NaN are as in NumPy, and so are the subnormal results of exp and sigmoid. Many CPUs take a hundred times as
+long for an instruction that meets a subnormal number, also to find that a result is 0. So exp makes its own with
+integers, `exp_or_0` and Φ have 0 in their place, and what is masked (exp(-inf)) costs no more than the rest.
 They are compiled with `contract` alone: the compensated sums below mean what they say, and must not be regrouped.
 """
 
@@ -27,7 +29,7 @@ from llvmlite import ir
 from numba import types
 
 from minitx.kernels.compile import exact, intrinsic
-from minitx.kernels.erfc import E32, E64, END32, END64, P32, P64, K
+from minitx.kernels.erfc import E32, E64, P32, P64, K
 from minitx.kernels.tile import BITS
 
 AVX512 = BITS == 512
@@ -137,6 +139,26 @@ def last_digits(typingctx: Any, t: Any) -> Any:
 
 
 @intrinsic
+def subnormal(typingctx: Any, t: Any) -> Any:
+    """t 2^-149 (2^-1074 for float64) for 0 <= t <= 2^23 (2^52): t rounded to an integer is the number's bits."""
+    single = t == types.float32
+    integer, shift, first = (ir.IntType(32), 23, 0x4B000000) if single else (ir.IntType(64), 52, 0x4330000000000000)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rounded = builder.fadd(args[0], args[0].type(2.0**shift))  # 2^23 leaves no digits behind the point
+        bits = builder.sub(builder.bitcast(rounded, integer), integer(first))
+        return builder.bitcast(bits, args[0].type)
+
+    return t(t), codegen
+
+
+@intrinsic
+def chosen(typingctx: Any, c: Any, x: Any, y: Any) -> Any:
+    """x if c else y, by one instruction. (Of two `if`s with one condition a compiler may make two ways, past both.)"""
+    return x(c, x, x), lambda context, builder, signature, args: builder.select(*args)
+
+
+@intrinsic
 def maximum(typingctx: Any, a: Any, b: Any) -> Any:
     """The larger of two numbers, or NaN. (A loop with `if x > top` takes one number at a time: NaN is in the way.)"""
 
@@ -161,7 +183,7 @@ def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def times_power_of_two(typingctx: Any, y: Any, n: Any) -> Any:
-    """y 2^n, which may be subnormal, or finite though 2^n is not: AVX-512 has an instruction for it.
+    """y 2^n, a normal number or infinite; it may be finite though 2^n is not: AVX-512 has an instruction for it.
 
     Elsewhere in two halves, which is enough for |n| < 1000 (200 in float32).
     """
@@ -198,12 +220,12 @@ SERIES = polynomial(
 
 @exact
 def reduce(x):
-    """x = n ln2 + r, for |x| < 2000. Beside a number with 1.5 2^23 (2^52) in front n has no digits behind the point."""
+    """x = n ln2 + r, for |x| < 2000: r, and n as t = 1.5 2^23 + n (2^52): so large a number has no digits behind 1."""
     shift = const(x, 12582912.0, 6755399441055744.0)
     t = x * const(x, 1.4426950408889634, 1.4426950408889634) + shift
     n = t - shift
     r = x - n * const(x, 0.693359375, 6.93147180369123816490e-01)
-    return last_digits(t), r - n * const(x, -2.12194440e-4, 1.90821492927058770002e-10)
+    return t, r - n * const(x, -2.12194440e-4, 1.90821492927058770002e-10)
 
 
 @exact
@@ -211,8 +233,19 @@ def exp(x):
     """e^x."""
     x = max_nan(x, const(x, -104.0, -746.0))  # beyond, the result is 0
     x = min_nan(x, const(x, 89.0, 710.0))  # and here inf
-    n, r = reduce(x)
-    return times_power_of_two(exp_near_0(r), n)
+    t, r = reduce(x)
+    small = x < const(x, -87.33654, -708.3964185322641)  # e^x is subnormal: n is raised by 149 (1074)
+    y = times_power_of_two(exp_near_0(r), last_digits(t + chosen(small, const(x, 149.0, 1074.0), const(x, 0.0, 0.0))))
+    return chosen(small, subnormal(y), y)
+
+
+@exact
+def exp_or_0(x):
+    """e^x, and 0 where that is subnormal: for weights in a sum, where nobody can tell the difference."""
+    least = const(x, -87.33, -708.39)
+    y = min_nan(max_nan(x, least), const(x, 89.0, 710.0))
+    t, r = reduce(y)
+    return const(x, 0.0, 0.0) if x < least else times_power_of_two(exp_near_0(r), last_digits(t))
 
 
 @exact
@@ -223,8 +256,8 @@ def exp_near_0(r):
 @exact
 def exp_minus_1(x):
     """e^x - 1 = 2^n (e^r - 1) + (2^n - 1), relatively accurate near 0 too; for |x| below 80."""
-    n, r = reduce(x)
-    two_n = power_of_two(n, x)
+    t, r = reduce(x)
+    two_n = power_of_two(last_digits(t), x)
     return two_n * (SERIES(r) * (r * r) + r) + (two_n - const(x, 1.0, 1.0))
 
 
@@ -281,9 +314,8 @@ def sigmoid(x):
 
 
 @exact
-def sigmoids(x):
-    """σ(x) and σ(-x) = 1 - σ(x)."""
-    e = exp(-abs(x))
+def sigmoids(x, e):
+    """σ(x) and σ(-x) = 1 - σ(x), from e = exp(-|x|)."""
     larger = const(x, 1.0, 1.0) / (const(x, 1.0, 1.0) + e)
     smaller = e * larger
     return (smaller, larger) if x < const(x, 0.0, 0.0) else (larger, smaller)
@@ -313,14 +345,14 @@ def half_scaled_erfc(a):
 
 @exact
 def exp_minus_square(a, half):
-    """exp(-a²), or exp(-a²/2) with `half` = 1/2; the exponent is at least -110 (-800).
+    """exp(-a²), or exp(-a²/2) with `half` = 1/2; a normal number.
 
     a² is rounded, and exp would multiply that error by a²; `rest` is it.
     """
     square = a * a
     rest = fma(a, a, -square)
-    n, r = reduce(-square * half)
-    return times_power_of_two(exp_near_0(r - rest * half), n)
+    t, r = reduce(-square * half)
+    return times_power_of_two(exp_near_0(r - rest * half), last_digits(t))
 
 
 @exact
@@ -329,16 +361,21 @@ def erf(x):
     a = abs(x)
     near = min_nan(a, const(a, 0.5, 0.5))
     small = near * ERF_NEAR_0(near * near)
-    b = min_nan(a, const(a, END32, END64))
+    b = min_nan(a, const(a, 9.0, 26.0))  # from long before on erf is 1
     far = const(a, 1.0, 1.0) - const(a, 2.0, 2.0) * exp_minus_square(b, const(a, 1.0, 1.0)) * half_scaled_erfc(b)
     return copysign(small if a <= const(a, 0.5, 0.5) else far, x)
 
 
 @exact
 def normal(x):
-    """Φ(x) = erfc(-x/√2) / 2, the share of a standard normal distribution below x, and its density φ(x)."""
-    a = min_nan(abs(x), const(x, 14.5, 39.5))  # beyond, the tail is 0
+    """Φ(x) = erfc(-x/√2) / 2, the share of a standard normal distribution below x, and its density φ(x).
+
+    Both tails end, with 0, before their numbers become subnormal.
+    """
+    end = const(x, 12.9, 37.4)
+    a = min_nan(abs(x), end)
     e = exp_minus_square(a, const(x, 0.5, 0.5))
+    e = const(x, 0.0, 0.0) if abs(x) > end else e
     tail = e * half_scaled_erfc(a * const(x, 0.7071067811865476, 0.7071067811865476))
     share = const(x, 1.0, 1.0) - tail if x > const(x, 0.0, 0.0) else tail
     return share, e * const(x, 0.3989422804014327, 0.3989422804014327)

@@ -25,6 +25,12 @@ def map_exp(x, y):
 
 
 @kernel(*MAPS)
+def map_exp_or_0(x, y):
+    for i in range(len(x)):
+        y[i] = vectormath.exp_or_0(x[i])
+
+
+@kernel(*MAPS)
 def map_sigmoid(x, y):
     for i in range(len(x)):
         y[i] = sigmoid(x[i])
@@ -127,12 +133,29 @@ def test_ends_infinities_and_nan(dtype):
         np.testing.assert_array_equal(np.signbit(y[:2]), np.signbit(values[:2]), err_msg=name)
 
 
-def test_subnormal_results_of_exp():
-    x = np.linspace(-104.5, -86, 20_001).astype(np.float32)
+SUBNORMAL = {np.float32: np.linspace(-104.5, -86, 20_001), np.float64: np.linspace(-746, -707, 20_001)}
+
+
+@pytest.mark.parametrize("dtype", SUBNORMAL)
+def test_subnormal_results_of_exp(dtype):
+    x = SUBNORMAL[dtype].astype(dtype)
     with np.errstate(under="ignore"):
-        expected = np.exp(x.astype(np.float64)).astype(np.float32)
-    difference = np.abs(apply(map_exp, x).astype(np.float64) - expected)
-    assert (difference <= 1.01 * np.spacing(np.maximum(expected, np.float32(1e-45)))).all()
+        expected = np.exp(x.astype(np.longdouble)).astype(dtype)
+    smallest = np.finfo(dtype).smallest_subnormal
+    difference = np.abs(apply(map_exp, x).astype(np.longdouble) - expected)
+    assert (difference <= 1.01 * np.spacing(np.maximum(expected, smallest))).all()
+
+
+@pytest.mark.parametrize("dtype", SUBNORMAL)
+def test_exp_or_0_is_exp_or_0(dtype):
+    """Beyond the end, and at -inf, it is 0; before, bit for bit exp. No result is subnormal."""
+    x = np.concatenate([SUBNORMAL[dtype], dense(np.float32), [np.inf, -np.inf, np.nan]]).astype(dtype)
+    y, full = apply(map_exp_or_0, x), apply(map_exp, x)
+    end = -87.33 if dtype == np.float32 else -708.39
+    np.testing.assert_array_equal(y[~(x < end)], full[~(x < end)])
+    assert (y[x < end] == 0).all()
+    assert (full[x < end - 0.01] < np.finfo(dtype).smallest_normal).all()
+    assert not ((y > 0) & (y < np.finfo(dtype).smallest_normal)).any()
 
 
 def test_pitfall_25_the_tail_does_not_cancel():
