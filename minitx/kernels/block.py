@@ -5,7 +5,7 @@ from __future__ import annotations
 from minitx.kernels.compile import Worker, inline
 from minitx.kernels.epilogue import MORE, fetch_for_epilogue, finish
 from minitx.kernels.memory import PER_THREAD
-from minitx.kernels.packing import STRIP, fetch_strip, pack, pack_rows
+from minitx.kernels.packing import LEAP, STRIP, fetch_strip, pack, pack_rows
 from minitx.kernels.pointer import address, elements, pointer, prefetch, size_of, where
 from minitx.kernels.tile import BYTES, ROWS, VECTORS, tile
 
@@ -13,7 +13,7 @@ DEPTH = 256  # of a chunk of k: 8 rows of A, 8 KB, stay in the first-level cache
 COLUMNS = 256  # of a block: its packed B, 256 KB, stays in the second-level cache
 SMALL = 16384  # elements: a chunk of B as small as this, 64 KB, is read where it is
 NEAR = 256 * 1024  # bytes: a C as small as this is taken to be in the second-level cache
-assert DEPTH * COLUMNS + STRIP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
+assert DEPTH * COLUMNS + LEAP * DEPTH + ROWS * 64 <= PER_THREAD  # packed B, packed A, a tile at the edge of C
 
 # The record of a product, as many integers in `args`: where its matrices are (addresses, and steps in elements; bias,
 # slope and sums may be 0, not there; C, extra and slope have rows of n elements), and how large and how many its blocks
@@ -83,7 +83,7 @@ def block(memory, args, first, products, i0, i1, j0, j1):
     k, sums = args[first + K], args[first + SUMS]
     panels = where(memory)
     panel_a = panels + DEPTH * COLUMNS * size
-    edge = panel_a + STRIP * DEPTH * size
+    edge = panel_a + LEAP * DEPTH * size
     room_b = DEPTH * (COLUMNS // products) * size
     # A tile reads A badly where its columns lie far apart (a transposed A), or its rows a multiple of 4 KB
     # apart, which push each other out of the cache. A strip that more than two tiles read is worth packing then.
@@ -102,7 +102,7 @@ def block(memory, args, first, products, i0, i1, j0, j1):
                 if a_step == 1:
                     a_at, row = panel_a + at * depth * size, depth
                 else:
-                    a_at, row, step = panel_a + at * size, 1, STRIP
+                    a_at, row, step = panel_a + at * size, 1, LEAP
                 ahead, ahead_p = i - at + STRIP, p0  # the next strip, or the next chunk's first, is asked for
                 if ahead >= i1:
                     ahead, ahead_p = i0, p0 + DEPTH

@@ -31,7 +31,7 @@ def keep_freed_memory() -> bool:
 
 keep_freed_memory()
 
-PER_THREAD = (256 + 160) * 1024 // 4 + 4096  # numbers for a worker; block.py: 256 KB for B, 128 for A, an edge
+PER_THREAD = (256 + 176) * 1024 // 4 + 4096  # numbers for a worker; block.py: 256 KB for B, 144 for A, an edge
 
 
 LINE = 64  # bytes that a cache fetches at once

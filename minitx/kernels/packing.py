@@ -7,6 +7,7 @@ from minitx.kernels.pointer import ask_for, cast, elements, pointer, size_of
 from minitx.kernels.tile import BYTES, ROWS, VECTORS, copy_vector, transpose
 
 STRIP = 16 * ROWS  # rows of A that are packed together: of a transposed A half a KB in one line
+LEAP = STRIP + 16  # from line to line: lines a power of 2 apart would all have to share a few places in the cache
 
 
 @inline
@@ -58,7 +59,7 @@ def pack_transposed(like, b, b_column, depth, width, to):
 
 @inline
 def pack_rows(like, a, a_row, a_step, depth, rows, to):
-    """Up to STRIP rows of A in the order in which they lie: to[r * depth + p], or to[p * STRIP + r], = A[r, p].
+    """Up to STRIP rows of A in the order in which they lie: to[r * depth + p], or to[p * LEAP + r], = A[r, p].
 
     (What stands in rows that do not exist is never used.)
     """
@@ -70,7 +71,7 @@ def pack_rows(like, a, a_row, a_step, depth, rows, to):
                 target[p] = source[p]
         return
     for p in range(depth):
-        target, source = elements(like, to + p * STRIP * size, STRIP), pointer(like, a + p * a_step * size)
+        target, source = elements(like, to + p * LEAP * size, STRIP), pointer(like, a + p * a_step * size)
         if a_row == 1 and rows == STRIP:
             for r in range(STRIP):
                 target[r] = source[r]
