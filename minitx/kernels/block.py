@@ -64,6 +64,7 @@ def record(args, number, a, b, bias, how, extra, slope, sums, c, threads, along=
     args[at + SUMS], args[at + HEIGHT], args[at + WIDTH] = address(sums) if len(sums) else 0, height, width
     args[at + BLOCKS], args[at + ALONG], args[at + SAME_A] = blocks, along, same_a
     small = args[at + B_STEP] * min(k, DEPTH) <= SMALL or height <= 2 * ROWS  # (a packed B would be used but twice)
+    small = small and (height <= 8 * ROWS or address(b) % BYTES == 0)  # (half its vectors would cross a cache line)
     args[at + IN_PLACE], args[at + FAR] = args[at + B_COLUMN] == 1 and small, m * n * size > NEAR
 
 

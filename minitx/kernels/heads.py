@@ -18,17 +18,17 @@ def self_attention_projections(
     value_bias: Array | None, heads: int = 1, kv_heads: int = 1,
 ) -> Heads:  # fmt: skip
     """q, k, v = the heads of x W_qᵀ + b_q, x W_kᵀ + b_k, x W_vᵀ + b_v"""
-    return _projections(x, ((query, query_bias, heads), (key, key_bias, kv_heads), (value, value_bias, kv_heads)))
+    return projections(x, ((query, query_bias, heads), (key, key_bias, kv_heads), (value, value_bias, kv_heads)))
 
 
 def key_value_projections(
     memory: Array, key: Array, key_bias: Array | None, value: Array, value_bias: Array | None, kv_heads: int = 1
 ) -> Heads:
     """k, v = the heads of M W_kᵀ + b_k, M W_vᵀ + b_v"""
-    return _projections(memory, ((key, key_bias, kv_heads), (value, value_bias, kv_heads)))
+    return projections(memory, ((key, key_bias, kv_heads), (value, value_bias, kv_heads)))
 
 
-def _projections(x: Array, parts: Sequence[tuple[Array, Array | None, int]]) -> Heads:
+def projections(x: Array, parts: Sequence[tuple[Array, Array | None, int]]) -> Heads:
     """The heads of x Wᵀ + b for each (W, b, number of heads)."""
     if x.ndim != 3 or not all(fits(x, w, b) and n > 0 and len(w) % n == 0 for w, b, n in parts):
         return NotImplemented  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ from minitx.ops import (
     key_value_projections,
     linear_attention,
     merge_heads,
+    multi_head_attention,
     output_projection,
     self_attention_projections,
     split_heads,
@@ -23,7 +24,7 @@ from minitx.ops import (
 )
 from minitx.ops.arithmetic import onto
 from minitx.ops.checks import probability, whole
-from minitx.settings import no_grad
+from minitx.settings import current, no_grad
 from minitx.tensor import Array, Tensor
 
 
@@ -129,6 +130,22 @@ class MultiHeadAttention(Module):
             k, v = split_heads(key(memory), self.kv_heads), split_heads(value(memory), self.kv_heads)
         return (k if self.key_norm is None else self.key_norm(k)), v
 
+    def by_one_op(self, memory: Any, bias: Any, cache: Any, weights: bool) -> bool:
+        """Does nothing stand between the projections and the scores, and does nobody look at what is in between?"""
+        return (
+            self.attend is attention
+            and self.rotary is None
+            and self.position_bias is None
+            and self.query_norm is None
+            and self.key_norm is None
+            and bias is None
+            and cache is None
+            and not weights
+            and not isinstance(memory, tuple)
+            and current.get().observer is None
+            and plain(self.query, self.key, self.value, self.out)
+        )
+
     def of_itself(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of one x, by one op where the three layers are plain ones."""
         query, key, value = self.query, self.key, self.value
@@ -160,11 +177,20 @@ class MultiHeadAttention(Module):
         for name, tokens in (("x", x), ("memory", memory)):
             if isinstance(tokens, Tensor) and len(tokens.shape) != 3:
                 raise ValueError(f"attention: {name} is (B, T, d_model), not {tokens.shape}; of one row: {name}[None]")
+        if memory is not None and not (self.rotary is None and self.position_bias is None and self.window is None):
+            raise ValueError("rotary, position_bias and window are for self-attention: memory has positions of its own")
+        if self.window is not None:
+            mask = self.window if mask is None else self.window & mask
+        p = self.dropout if self.training else 0.0
+        if self.by_one_op(memory, bias, cache, weights):
+            query, key, value, out, scores = self.query, self.key, self.value, self.out, self.scores.get
+            return multi_head_attention(
+                x, memory, query.weight, query.bias, key.weight, key.bias, value.weight, value.bias, out.weight,
+                out.bias, residual, self.heads, self.kv_heads, mask, scores("scale"), scores("softcap"), p, self.rng,
+            )  # fmt: skip
         # q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, d_v)
         if memory is None:
             q, k, v = self.of_itself(x)
-        elif self.rotary is not None or self.position_bias is not None or self.window is not None:
-            raise ValueError("rotary, position_bias and window are for self-attention: memory has positions of its own")
         else:
             q = split_heads(self.query(x), self.heads)
             k, v = memory if isinstance(memory, tuple) else self.keys_and_values(memory)
@@ -175,15 +201,12 @@ class MultiHeadAttention(Module):
                 raise ValueError("with a cache rotary needs positions: the new tokens do not stand at the beginning")
             positions = np.arange(x.shape[1]) if positions is None else positions
             q, k = (self.rotary(heads, positions, cached=cache is not None) for heads in (q, k))
-        if self.window is not None:
-            mask = self.window if mask is None else self.window & mask
         query_offset = None  # the last query stands at the last key
         if cache is not None:
             k, v, mask, query_offset = cache.append(k, v, mask)
         if self.position_bias is not None:
             of_distance = self.position_bias(q.shape[2], k.shape[2], query_offset)  # (1 or B, H, T, S)
             bias = of_distance if bias is None else of_distance + bias
-        p = self.dropout if self.training else 0.0
         o = self.attend(q, k, v, mask=mask, bias=bias, dropout=p, rng=self.rng, **self.scores)  # (B, H, T, d_v)
         y = self.mixed(o, residual)  # (B, T, d_model)
         if not weights:

@@ -22,6 +22,7 @@ from minitx.ops.linear_attention import linear_attention
 from minitx.ops.loss import cross_entropy, mse
 from minitx.ops.matmul import einsum, matmul
 from minitx.ops.mixture import combine, dispatch, expert_linear, put_rows
+from minitx.ops.multi_head import multi_head_attention
 from minitx.ops.normalization import layer_norm, rms_norm
 from minitx.ops.position_bias import alibi_bias, relative_bias
 from minitx.ops.reduction import logsumexp, max, mean, min, sum, var
@@ -54,6 +55,6 @@ __all__ = [
     "glu", "reglu", "geglu", "swiglu", "feed_forward", "gated_feed_forward", "rotary", "alibi_bias", "relative_bias",
     "expert_weights", "balance_loss", "router_z_loss", "dispatch", "expert_linear", "combine", "put_rows",
     "split_heads", "merge_heads", "self_attention_projections", "key_value_projections",
-    "output_projection",
+    "output_projection", "multi_head_attention",
     "attention", "attention_weights", "tiled_attention", "linear_attention", "cross_entropy", "mse", "operators",
 ]  # fmt: skip

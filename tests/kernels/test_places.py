@@ -37,6 +37,10 @@ def cases(n):
     yield "feed_forward", lambda *a: ops.feed_forward(*a, "gelu"), square
     yield "feed_forward with a residual", lambda *a: ops.feed_forward(*a[1:], "relu", a[0]), [square[0], *square]
     yield "gated", lambda *a: ops.gated_feed_forward(*a, "swiglu"), [*square[:3], *square[1:]]
+    heads = [(3, 7, n), *[(6, n)] * 3, (n, 6)]
+    yield "multi_head_attention", lambda x, q, k, v, o: ops.multi_head_attention(
+        x, None, q, None, k, None, v, None, o, None, x, heads=2, kv_heads=2
+    ), heads
     yield "output_projection", ops.output_projection, [(2, 5, 7, n), (11, 5 * n), (11,), (2, 7, 11)]
 
 

@@ -18,6 +18,7 @@ from minitx.audit.cases.components import (
     torch_swiglu,
 )
 from minitx.audit.cases.transformer import linear, normal, torch_linear
+from minitx.masks import causal
 from minitx.tensor import Tensor
 
 
@@ -106,6 +107,31 @@ def torch_output(torch: Any, x: Any, weight: Any, bias: Any = None, residual: An
     return residual + torch_linear(torch, x.transpose(1, 2).flatten(2), weight, bias)
 
 
+def heads_together(
+    x: Tensor, memory: Tensor | None, *rest: Any, heads: int, kv_heads: int, mask: Any = None, softcap: Any = None
+) -> Tensor:
+    """multi_head_attention, from attention by itself and the cases above."""
+    (*weights, weight, bias), residual = rest[:8], rest[8]
+    source = x if memory is None else memory
+    q = split_heads(linear(x, *weights[:2]), heads)
+    k, v = key_values(source, *weights[2:], kv_heads=kv_heads)
+    return output(ops.attention(q, k, v, mask=mask, softcap=softcap), weight, bias, residual)
+
+
+def torch_heads_together(
+    torch: Any, x: Any, memory: Any, *rest: Any, heads: int, kv_heads: int, mask: Any = None, softcap: Any = None
+) -> Any:
+    (*weights, weight, bias), residual = rest[:8], rest[8]
+    q = torch_split_heads(torch, torch_linear(torch, x, *weights[:2]), heads)
+    k, v = torch_key_values(torch, x if memory is None else memory, *weights[2:], kv_heads=kv_heads)
+    k, v = (a.repeat_interleave(heads // kv_heads, 1) for a in (k, v))
+    z = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+    z = z if softcap is None else softcap * torch.tanh(z / softcap)
+    if mask is not None:  # causal, in these cases
+        z = z.masked_fill(torch.ones(z.shape[2:], dtype=torch.bool).triu(1), -torch.inf)
+    return torch_output(torch, torch.softmax(z, -1) @ v, weight, bias, residual)
+
+
 def _plain(name: str) -> Case:
     def draw(r: Any) -> Any:
         *arrays, residual = normal(r, (2, 3, 5), (7, 5), (7,), (5, 7), (5,), (2, 3, 5))
@@ -120,6 +146,20 @@ def _gated(name: str) -> Case:
         return (*arrays, name, residual), {}
 
     return Case("gated_feed_forward", name, draw, gated_feed_forward, torch_gated_feed_forward)
+
+
+def _attending(
+    r: Any, x: tuple[int, ...], memory: tuple[int, ...] | None, heads: int, kv_heads: int, d: int, d_v: int,
+    biased: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Arguments of multi_head_attention, a residual too. (Without a cap the gradient of the keys' bias is 0.)"""
+    sizes = heads * d, kv_heads * d, kv_heads * d_v, x[-1]
+    read = x[-1], *[(memory or x)[-1]] * 2, heads * d_v
+    found = [memory and normal(r, memory)[0]]
+    for out, n_in in zip(sizes, read):
+        found += [normal(r, (out, n_in))[0] / n_in**0.5, normal(r, (out,))[0] if biased else None]
+    first, residual = normal(r, x, x)
+    return first, *found, residual
 
 
 def _without_biases(r: Any, *shapes: Any) -> tuple[Any, ...]:
@@ -142,6 +182,13 @@ CASES = [
     Case("output_projection", "", lambda r: (normal(r, (2, 3, 5, 7), (11, 21), (11,), (2, 5, 11)), {}), output,
          torch_output),
     Case("output_projection", "alone", lambda r: (normal(r, (2, 3, 5, 7), (11, 21)), {}), output, torch_output),
+    Case("multi_head_attention", "of itself, two key heads",
+         lambda r: (_attending(r, (2, 5, 7), None, 4, 2, 3, 5),
+                    {"heads": 4, "kv_heads": 2, "mask": causal(), "softcap": 2.0}),
+         heads_together, torch_heads_together),
+    Case("multi_head_attention", "of another, no biases",
+         lambda r: (_attending(r, (2, 3, 5), (2, 7, 11), 2, 2, 3, 3, biased=False), {"heads": 2, "kv_heads": 2}),
+         heads_together, torch_heads_together),
     *map(_plain, ACTIVATIONS),
     Case("feed_forward", "alone",
          lambda r: (_without_biases(r, (3, 5), (7, 5), (5, 7)), {"activation": "gelu"}), feed_forward,
