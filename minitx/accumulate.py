@@ -21,6 +21,20 @@ def owned(g: Array) -> bool:
     return g.base is None and g.flags.writeable
 
 
+def only_view(g: Array, x: Array) -> bool:
+    """Is it all of a fresh array that nobody else holds, in another order of axes, in which x lies too?"""
+    base = g.base
+    return (
+        type(base) is np.ndarray
+        and base.base is None
+        and base.size == g.size
+        and g.strides == x.strides
+        and g.flags.writeable
+        and base.flags.owndata
+        and sys.getrefcount(base) == 3  # (g, `base` and the call)
+    )
+
+
 def add(a: Array, b: Array) -> Array:
     """a + b, written into whichever of the two is ours."""
     if a.base is not None or not a.flags.writeable:  # not owned(a), without a call

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minitx import settings
-from minitx.accumulate import add, owned
+from minitx.accumulate import add, only_view, owned
 from minitx.complaints import Refusals, cast, numbers
 from minitx.leaf import LeafValues, Writing, clock, set_writeable
 from minitx.methods import Methods
@@ -294,7 +294,7 @@ class Tensor(Refusals, Methods):
             if leaf._grad is not None:
                 leaf._grad = np.asarray(leaf._grad + g)
             else:
-                leaf._grad = g if owned(g) else g.copy()
+                leaf._grad = g if owned(g) or only_view(g, leaf._data) else g.copy()
 
     def _seed(self, gradient: Any) -> Array:
         if not self._requires_grad:

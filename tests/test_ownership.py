@@ -203,6 +203,33 @@ def test_two_gradients_in_one_memory_however_they_are_made(turned):
     np.testing.assert_array_equal(b.grad, [4.0, 4.0])
 
 
+@pytest.mark.parametrize("case", ["alone", "kept", "a part", "the other order", "read-only"])
+def test_a_leaf_takes_a_gradient_that_lies_as_it_does(case):
+    """All of a fresh array, seen in another order of axes, is not copied, unless somebody could still change it."""
+    kept, addresses = [], []
+
+    @op
+    def turned(x):
+        def backward(dy):
+            made = np.empty((2, *dy.shape[::-1])[case != "a part" :], dy.dtype)
+            g = made[0].T if case == "a part" else made.T
+            g[...] = 2 * dy
+            addresses.append(g.ctypes.data)
+            kept.extend([made] * (case == "kept"))
+            g.flags.writeable = case != "read-only"
+            return g
+
+        return 2 * x, backward
+
+    values = np.arange(15.0).reshape(5, 3)
+    x = Tensor(values if case == "the other order" else np.asfortranarray(values), requires_grad=True)
+    turned(x).sum().backward()
+    np.testing.assert_array_equal(x.grad, np.full((5, 3), 2.0))
+    assert (x.grad.ctypes.data == addresses[0]) == (case == "alone")
+    turned(x).sum().backward()
+    np.testing.assert_array_equal(x.grad, np.full((5, 3), 4.0))
+
+
 def test_the_peak_of_a_training_step_is_flat():
     """A Transformer with AdamW: the 60th step takes at most what the 12th took, megabytes of arrays."""
     model = Transformer(
