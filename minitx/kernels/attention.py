@@ -91,8 +91,8 @@ LONG = 2048  # from so many queries on twice as many: keys and their gradients n
 WIDE = 256  # and from so many on where every query sees all keys: there is no diagonal
 NEAR = 128 * 1024  # bytes: K as small as this is taken to be in the second-level cache, with all the rest
 # The rows of one head lie H d numbers apart, often on the same cache lines: from so many queries on, a copy of the head
-# pays; in backward, and forward.
-COPY_BACKWARD, COPY_FORWARD = 512, 1024
+# pays.
+COPY = 512
 MOST_KEYS = 2**24  # positions are compared as numbers of the matrices' type: float32 has all up to here
 
 
@@ -345,7 +345,7 @@ def attention(
     width = lanes * min(2 * QUERIES if wide else QUERIES, -(-T // lanes))
     d_pad, v_pad = (-(-n * dtype.itemsize // BYTES) * BYTES // dtype.itemsize for n in (d, d_v))
     o, saved = np.empty((B, T, H, d_v), dtype), np.empty((B, H, 2, T), dtype)
-    copies = (T >= COPY_FORWARD and not lo.any()) or v_pad != d_v  # (of a window's keys most are read only once)
+    copies = (T >= COPY and not lo.any()) or v_pad != d_v  # (of a window's keys most are read only once)
     each = width * (d + KEYS + v_pad + 6) + lanes + S * (d_pad + v_pad) * copies
     memory = memory_for(dtype, threads, max(PER_THREAD, each))
     run, worker, backward_worker = attention_kernel[dtype], attend[dtype], attend_backward[dtype]
@@ -356,7 +356,7 @@ def attention(
         do = do if do.strides[3] == do.itemsize else np.ascontiguousarray(do)
         dq, dk, dv = (np.empty((B, n, heads, w), dtype) for n, heads, w in ((T, H, d), (S, H_kv, d), (S, H_kv, d_v)))
         dz = np.zeros((B, H, T, S), dtype) if bias is not None and need.bias else nothing
-        copies = T >= COPY_BACKWARD or d_pad != d or v_pad != d_v
+        copies = T >= COPY or d_pad != d or v_pad != d_v
         each = width * (d + d_v + 3 * KEYS + 2 * d_pad + v_pad + 5) + 2 * S * (d_pad + v_pad) * copies
         memory = memory_for(dtype, threads, max(PER_THREAD, each))
         run(backward_worker, q, k, v, o, do, dq, dk, dv, saved, lo, hi, bias_full, dense, dz, width, copies, scale, cap,
