@@ -193,3 +193,25 @@ def test_what_is_not_finite_is_named_and_nothing_changed(bad):
     with pytest.raises(FloatingPointError, match=r"not finite in b; no gradient was changed"):
         clip_grad_norm(dict(zip("abc", ps)), 1.0)
     assert (ps[0].grad == 2).all()
+
+
+@DTYPES
+def test_moments_that_fade_become_0(dtype, calls):
+    """Not subnormal, which would make every further step slow; and what is not a number stays that."""
+    p = Parameter(np.zeros(23, dtype))
+    optimizer = AdamW([p], lr=1e-3, betas=(0.5, 0.25))
+    p.grad = np.ones(23, dtype)
+    optimizer.step()
+    p.grad = np.zeros(23, dtype)
+    m, v = (optimizer.state["0"][name] for name in "mv")
+    digits = -np.finfo(dtype).minexp
+    for step in range(1, digits + 3):
+        optimizer.step()
+        # 2^-(step + 1) and 3/4 4^-step, exactly, as long as these are normal numbers
+        expected = 2.0 ** -(step + 1) if step < digits else 0, 0.75 * 4.0**-step if 2 * step < digits else 0
+        np.testing.assert_array_equal(np.stack([m, v]), np.multiply.outer(expected, np.ones(23, dtype)))
+    m[0] = np.nan
+    optimizer.step()
+    assert np.isnan(m[0])
+    assert (m[1:] == 0).all()
+    assert all(calls)
