@@ -133,7 +133,8 @@ class MultiHeadAttention(Module):
     def by_one_op(self, memory: Any, bias: Any, cache: Any, weights: bool) -> bool:
         """Does nothing stand between the projections and the scores, and does nobody look at what is in between?"""
         return (
-            self.attend is attention
+            type(self) is MultiHeadAttention  # whose own methods make q, k, v and y: another kind's may do more
+            and self.attend is attention
             and self.rotary is None
             and self.position_bias is None
             and self.query_norm is None

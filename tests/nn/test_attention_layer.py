@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from minitx import nn
+from minitx import nn, settings
 from minitx.gradcheck import gradcheck, gradcheck_model
 from minitx.masks import causal, padding
 from minitx.ops import concatenate
@@ -103,6 +103,48 @@ def test_pitfall_33_attention_dropout_is_off_in_evaluation():
     with_dropout, without = layer(dropout=0.5), layer()
     assert (with_dropout(x).data != without(x).data).any()
     np.testing.assert_array_equal(with_dropout.eval()(x).data, without.eval()(x).data)
+
+
+class Watcher:
+    """Who looks on gets every part, op by op."""
+
+    def __init__(self):
+        self.seen = []
+
+    def forward(self, op, arrays, options, out, node):
+        self.seen.append(op.name)
+
+    def backward(self, node, dy, grads):
+        pass
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("crossed", [False, True])
+def test_by_one_op_or_by_its_parts(kv_heads, crossed):
+    """The same values, gradients and dropout; a part that was replaced, or is another kind's, is not passed over."""
+    options = {"kv_heads": kv_heads, "dropout": 0.3, "softcap": 3.0} | ({} if crossed else {"window": 2})
+
+    def run(watched, kind=nn.MultiHeadAttention):
+        attention = layer(**options)
+        attention.__class__ = kind
+        x, memory, residual = (Tensor(draw(B, n, D, seed=n), requires_grad=True) for n in (T, S, T))
+        mask = padding([2, 5]) if crossed else None
+        with settings.changed(observer=watched):
+            y = attention(x, memory if crossed else None, mask=mask, residual=residual)
+        y.backward(draw(*y.shape, seed=9))
+        leaves = [x, residual, *attention.parameters(), *([memory] if crossed else [])]
+        return [y.numpy(), *[leaf.grad for leaf in leaves]]
+
+    class Doubled(nn.MultiHeadAttention):
+        def mixed(self, o, residual):
+            return super().mixed(2 * o, residual)
+
+    watcher = Watcher()
+    short, long, other = run(None), run(watcher), run(None, Doubled)
+    assert "attention" in watcher.seen
+    for a, b in zip(short, long, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-13)
+    assert np.abs(other[0] - short[0]).max() > 0.01
 
 
 @pytest.mark.parametrize(
