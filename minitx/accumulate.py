@@ -22,7 +22,10 @@ def owned(g: Array) -> bool:
 
 
 def only_view(g: Array, x: Array) -> bool:
-    """Is it all of a fresh array that nobody else holds, in another order of axes, in which x lies too?"""
+    """Is it all of a fresh array, in another order of axes, in which x lies too, and does nobody else hold either?
+
+    Called with a g that its caller has in one variable and one collection. (Python 3.14 counts references otherwise.)
+    """
     base = g.base
     return (
         type(base) is np.ndarray
@@ -31,6 +34,8 @@ def only_view(g: Array, x: Array) -> bool:
         and g.strides == x.strides
         and g.flags.writeable
         and base.flags.owndata
+        and sys.version_info < (3, 14)
+        and sys.getrefcount(g) == 4  # (the caller's two, this function's and the call's)
         and sys.getrefcount(base) == 3  # (g, `base` and the call)
     )
 

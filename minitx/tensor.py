@@ -288,7 +288,8 @@ class Tensor(Refusals, Methods):
         for leaf in leaves:
             if leaf._hooks and leaf._requires_grad:
                 leaves[leaf] = _run_hooks(leaf._hooks, leaves[leaf], observer)
-        for leaf, g in leaves.items():
+        for leaf in leaves:
+            g = leaves[leaf]  # (only_view counts these two)
             if not leaf._requires_grad:
                 continue  # it has been turned off since
             if leaf._grad is not None:

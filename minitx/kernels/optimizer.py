@@ -179,20 +179,27 @@ def number(like, args, which, i):
 
 
 @exact
-def normal_or_0(x):
-    """x, and 0 where it is subnormal: the moments of a row that gets no gradient any more would end there, and stay.
+def smallest(eps):
+    """Moments below this become 0. Those of a row that gets no gradient any more would be subnormal, and stay so.
 
-    With such numbers a step took 30 times as long (vectormath.py says why).
+    With such numbers a step took 30 times as long (vectormath.py says why). Not where ε is so small that √v, as
+    small as that, counts beside it.
     """
-    return const(x, 0.0, 0.0) if abs(x) < const(x, 1.1754943508222875e-38, 2.2250738585072014e-308) else x
+    tiny = const(eps, 1.1754943508222875e-38, 2.2250738585072014e-308)
+    return tiny if eps > const(eps, 1e-10, 1e-138) else const(eps, 0.0, 0.0)
 
 
 @exact
-def adam_step(p, g, m, v, shrink, penalty, rate, beta1, rest1, beta2, rest2, inverse_root, eps):
+def or_0(x, least):
+    return const(x, 0.0, 0.0) if abs(x) < least else x
+
+
+@exact
+def adam_step(p, g, m, v, shrink, penalty, rate, beta1, rest1, beta2, rest2, inverse_root, eps, least):
     zero = const(p, 0.0, 0.0)
     g += penalty * p if penalty != zero else zero
-    m = normal_or_0(beta1 * m + rest1 * g)
-    v = normal_or_0(beta2 * v + rest2 * (g * g))
+    m = or_0(beta1 * m + rest1 * g, least)
+    v = or_0(beta2 * v + rest2 * (g * g), least)
     return shrink * p - rate * (m / (np.sqrt(v) * inverse_root + eps)), m, v
 
 
@@ -206,9 +213,10 @@ def adam_block(memory, args, task):
     rate, beta1, rest1 = number(like, args, SCALARS, 0), number(like, args, SCALARS, 1), number(like, args, SCALARS, 2)
     beta2, rest2 = number(like, args, SCALARS, 3), number(like, args, SCALARS, 4)
     inverse_root, eps = number(like, args, SCALARS, 5), number(like, args, SCALARS, 6)
+    least = smallest(eps)
     for j in range(len(p)):
         p[j], m[j], v[j] = adam_step(
-            p[j], g[j], m[j], v[j], shrink, penalty, rate, beta1, rest1, beta2, rest2, inverse_root, eps
+            p[j], g[j], m[j], v[j], shrink, penalty, rate, beta1, rest1, beta2, rest2, inverse_root, eps, least
         )
 
 

@@ -39,6 +39,7 @@ KERNELS: dict[str, Callable[..., Tensor]] = {
     "tiled": tiled_attention,  # the same function without the T x S matrix
     "linear": _linear,  # another function, which approximates it
 }
+PARTS = frozenset({"of_itself", "keys_and_values", "mixed"})  # methods that one op may do the work of
 
 
 class MultiHeadAttention(Module):
@@ -133,7 +134,8 @@ class MultiHeadAttention(Module):
     def by_one_op(self, memory: Any, bias: Any, cache: Any, weights: bool) -> bool:
         """Does nothing stand between the projections and the scores, and does nobody look at what is in between?"""
         return (
-            type(self) is MultiHeadAttention  # whose own methods make q, k, v and y: another kind's may do more
+            type(self) is MultiHeadAttention  # whose own methods make q, k, v and y: others may do more
+            and PARTS.isdisjoint(vars(self))
             and self.attend is attention
             and self.rotary is None
             and self.position_bias is None

@@ -215,3 +215,24 @@ def test_moments_that_fade_become_0(dtype, calls):
     assert np.isnan(m[0])
     assert (m[1:] == 0).all()
     assert all(calls)
+
+
+@DTYPES
+@pytest.mark.parametrize("small", [False, True])
+def test_tiny_moments_count_where_eps_is_tiny(dtype, small):
+    """v of such gradients is subnormal; as 0 it would leave m / eps, a step of 3e9."""
+    g, eps = (1e-20, 1e-30) if dtype == np.float32 else (1e-155, 1e-300)
+    values = []
+    for kernels in (True, False):
+        p = Parameter(np.ones(23, dtype))
+        optimizer = AdamW([p], lr=0.1, eps=eps if small else 1e-8, weight_decay=0.0)
+        for _ in range(3):
+            p.grad = np.full(23, g, dtype)
+            if kernels:
+                optimizer.step()
+            else:
+                with minitx.reference():
+                    optimizer.step()
+        values.append(p.numpy())
+    np.testing.assert_allclose(*values, rtol=1e-4)
+    assert (np.abs(values[0] - 0.7).max() < 0.01) == small

@@ -147,6 +147,16 @@ def test_by_one_op_or_by_its_parts(kv_heads, crossed):
     assert np.abs(other[0] - short[0]).max() > 0.01
 
 
+def test_methods_replaced_on_an_instance_are_called():
+    x = Tensor(draw(B, T, D))
+    for name in ("mixed", "of_itself", "keys_and_values"):
+        attention, called = layer(), []
+        method = getattr(attention, name)
+        setattr(attention, name, lambda *a, method=method, called=called: called.append(1) or method(*a))
+        attention(x, x if name == "keys_and_values" else None)
+        assert called
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [((10, 4), "heads divides d_model"), ((12, 4, 3), "kv_heads divides heads"), ((12, 0), "kv_heads divides heads")],
