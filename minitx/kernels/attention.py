@@ -90,9 +90,7 @@ QUERIES = 2  # vectors of queries in a task, at most: more would visit more bloc
 LONG = 2048  # from so many queries on twice as many: keys and their gradients no longer stay in the cache between tasks
 WIDE = 256  # and from so many on where every query sees all keys: there is no diagonal
 NEAR = 128 * 1024  # bytes: K as small as this is taken to be in the second-level cache, with all the rest
-# The rows of one head lie H d numbers apart, often on the same cache lines: from so many queries on, a copy of the head
-# pays.
-COPY = 512
+COPY = 512  # from so many on a copy of a head pays: its rows lie H d numbers apart, often on the same cache lines
 MOST_KEYS = 2**24  # positions are compared as numbers of the matrices' type: float32 has all up to here
 
 
